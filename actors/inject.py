@@ -1,0 +1,227 @@
+"""Typing a prompt so that it arrives.
+
+Exit code 0 proves nothing here. Programs draw their input box seconds before it takes input, lose an Enter that comes
+too soon after a paste, and take whatever is typed into a permission dialog as the permission. So each step waits for
+what the screen shows:
+
+1. the input line is open, at rest and empty: no dialog, no running turn, no half-written draft of a person;
+2. paste, and see the text arrive in the input line;
+3. a breath, then Enter, and see the turn begin; press Enter again if it did not. The text is never typed twice.
+
+What is typed is cleaned first: control characters could end the paste's bracket early and submit the rest as keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+import trio
+
+from actors.clock import now_ns
+from actors.host import PaneDead, PaneGone, PaneHost, PaneInMode, PaneRef
+from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
+
+#: Between looks at the screen while a step is under way, in seconds.
+LOOK_S: Final = 0.05
+#: Between looks at a pane that is not free yet, in seconds.
+WAIT_S: Final = 0.25
+#: From the paste to the Enter, in seconds: programs swallow an Enter that follows a fast burst (Codex 120 ms).
+BREATH_S: Final = 0.2
+#: How long the pasted text may take to show in the input line.
+ECHO_S: Final = 2.0
+#: How long a turn may take to begin after Enter, before Enter is pressed again.
+BEGIN_S: Final = 3.0
+ENTERS: Final = 3
+#: How long a person may scroll in a member's pane before copy mode is ended for them.
+MODE_S: Final = 10.0
+#: A screen of a program without idle pattern that stands this long counts as idle, in nanoseconds.
+STILL_NS: Final = 3_000_000_000
+
+#: A first character that programs take as a command of their own, and the word that is put before it.
+COMMAND_PREFIXES: Final = ("/", "!", "#", "@", "\\")
+GUARD: Final = "Task: "
+
+
+class NotTyped(Exception):
+    """Nothing was submitted. ``retry`` says whether waiting can help; the message says what stands in the way."""
+
+    def __init__(self, why: str, *, retry: bool) -> None:
+        super().__init__(why)
+        self.retry = retry
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """The prompt was submitted and its turn has begun."""
+
+    sent: Sent
+    #: When Enter was pressed, in nanoseconds.
+    at_ns: int
+
+
+class Typing(msgspec.Struct, frozen=True):
+    """How one program wants to be typed to."""
+
+    #: It takes a paste of several lines as one. Where it does not, newlines become spaces, unless the pane's frame
+    #: says that the program asked for bracketed paste.
+    multiline: bool = True
+    #: What the input line shows instead of a long paste, as literal beginnings.
+    placeholders: tuple[str, ...] = ()
+    #: How long the input line must have been at rest before anything is typed, in seconds.
+    settle_s: float = 0.0
+
+
+def sanitise(text: str) -> str:
+    """The text without anything that a terminal or a program could take for a key.
+
+    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL and C1 go; so do trailing blanks.
+    """
+    unified = text.replace("\r\n", "\n").replace("\r", "\n")
+    kept = "".join(ch for ch in unified if ch in "\n\t" or not (ord(ch) < 0x20 or 0x7F <= ord(ch) <= 0x9F))
+    return kept.strip("\n").rstrip()
+
+
+def guarded(text: str) -> str:
+    """The text with a fixed first word where its first character would make it a command, or its last a line join."""
+    if text.startswith(COMMAND_PREFIXES):
+        text = GUARD + text
+    return text + " ." if text.endswith("\\") else text
+
+
+def injectable(reading: Reading, still_ns: int) -> str | None:
+    """Why a prompt cannot be typed now; ``None`` when it can."""
+    if reading.state is State.BUSY:
+        return "a turn is running"
+    if reading.state is State.UNKNOWN and still_ns < STILL_NS:
+        return "its screen still changes"
+    if not reading.input_open:
+        return "it shows a dialog, and nothing is typed into a dialog"
+    if reading.draft:
+        return "somebody has typed a draft into it"
+    return None
+
+
+class Injection:
+    """One prompt on its way into one pane.
+
+    Args:
+        own: the pane is a member's, and copy mode may be ended in it. A lead's pane is its person's.
+    """
+
+    def __init__(self, host: PaneHost, pane: PaneRef, grammar: Grammar, typing: Typing, *, own: bool) -> None:
+        self._host, self._pane, self._grammar, self._typing = host, pane, grammar, typing
+        self._own = own
+        self._still = Stillness()
+
+    async def look(self) -> tuple[Frame, Reading]:
+        """The pane now. Raises :class:`NotTyped` when it cannot be looked at."""
+        frame = (await self._host.capture([self._pane], styled=True)).get(self._pane)
+        if frame is None:
+            raise NotTyped("its pane is gone", retry=False)
+        if frame.dead:
+            raise NotTyped("its process has ended", retry=False)
+        return frame, self._grammar.read(frame)
+
+    async def wait_open(self, patience_s: float, withdrawn: Callable[[], bool]) -> Frame:
+        """Wait until a prompt can be typed; return the screen as it was then."""
+        deadline = trio.current_time() + patience_s
+        mode_since: float | None = None
+        rest_since: float | None = None
+        while True:
+            if withdrawn():
+                raise NotTyped("it was withdrawn before it was typed", retry=False)
+            frame, reading = await self.look()
+            why = injectable(reading, self._still.note(frame))
+            if frame.in_mode:
+                rest_since, why = None, "a person scrolls in its pane"
+                mode_since = trio.current_time() if mode_since is None else mode_since
+                if self._own and trio.current_time() - mode_since >= MODE_S:
+                    await self._host.leave_mode(self._pane)
+            elif why is not None:
+                mode_since = rest_since = None
+            else:
+                mode_since = None
+                rest_since = trio.current_time() if rest_since is None else rest_since
+                if trio.current_time() - rest_since >= self._typing.settle_s:
+                    return frame
+            if trio.current_time() >= deadline:
+                raise NotTyped(why or "its input line does not come to rest", retry=True)
+            await trio.sleep(WAIT_S if why else LOOK_S)
+
+    async def type(self, text: str | Callable[[], str], *, patience_s: float, withdrawn: Callable[[], bool]) -> Typed:
+        """Type the text, submit it, and see its turn begin.
+
+        Args:
+            text: what to type, or what composes it once the input line is open.
+            patience_s: how long to wait for an open input line, in seconds.
+            withdrawn: asked while waiting; true means that the prompt is not wanted any more.
+
+        Raises:
+            NotTyped: it was not submitted.
+            HostError: the terminal failed; whether it was submitted is unknown.
+        """
+        before = await self.wait_open(patience_s, withdrawn)
+        prompt = guarded(sanitise(text() if callable(text) else text))
+        if not prompt:
+            raise NotTyped("the prompt is empty once its control characters are removed", retry=False)
+        if not (self._typing.multiline or before.bracketed):
+            prompt = " ".join(part.strip() for part in prompt.split("\n") if part.strip())
+        sent = Sent(prompt, before)
+        try:
+            await self._host.paste(self._pane, prompt)
+        except PaneInMode:
+            raise NotTyped("a person scrolls in its pane", retry=True) from None
+        except (PaneGone, PaneDead) as gone:
+            raise NotTyped(str(gone), retry=False) from None
+        await self._see(ECHO_S, lambda frame, _: self._arrived(frame, sent))
+        await trio.sleep(BREATH_S)
+        for _ in range(ENTERS):
+            at_enter = await self._enter()
+            at_ns = now_ns()
+            if await self._see(BEGIN_S, partial(self._begun, at_enter)):
+                return Typed(sent, at_ns)
+        raise NotTyped(f"the prompt stands in its input line and {ENTERS} Enters did not submit it", retry=False)
+
+    async def _enter(self) -> Frame:
+        """Press Enter, unless a dialog has come up: Enter there would choose something. Returns the screen before."""
+        while True:
+            frame, reading = await self.look()
+            if not reading.input_open and reading.state is State.BLOCKED:
+                raise NotTyped("a dialog came up while the prompt was typed; its text may be lost", retry=False)
+            try:
+                await self._host.press(self._pane, "Enter")
+                return frame
+            except PaneInMode:
+                await trio.sleep(MODE_S)
+                if self._own:
+                    await self._host.leave_mode(self._pane)
+            except (PaneGone, PaneDead) as gone:
+                raise NotTyped(str(gone), retry=False) from None
+
+    async def _see(self, within_s: float, seen: Callable[[Frame, Reading], bool]) -> bool:
+        with trio.move_on_after(within_s):
+            while True:
+                frame, reading = await self.look()
+                if seen(frame, reading):
+                    return True
+                await trio.sleep(LOOK_S)
+        return False
+
+    def _arrived(self, frame: Frame, sent: Sent) -> bool:
+        """The end of the prompt, or the program's placeholder for it, is on the screen."""
+        if frame.lines == sent.before.lines:
+            return False
+        text = "".join(frame.screen)
+        if any(mark in text for mark in self._typing.placeholders):
+            return True
+        tail = "".join(sent.prompt.split())[-20:]
+        return tail in "".join(text.split())
+
+    @staticmethod
+    def _begun(at_enter: Frame, frame: Frame, reading: Reading) -> bool:
+        """The turn runs or asks something, or has come and gone: the input line is empty and the screen moved."""
+        if reading.state is State.BUSY or not reading.input_open:
+            return True
+        return frame.lines != at_enter.lines and not reading.draft

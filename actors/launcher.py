@@ -1,0 +1,321 @@
+"""The launcher: capacity, the spawn gate, and both ways to spawn.
+
+Explicit and automatic spawns take the same road: read the gate (:mod:`actors.gate`), choose, *reserve* the place in the
+same step, and only then start the process, as an effect. Two spawns that race for the last place are two messages, and
+the second finds it taken. A launch that fails gives its place back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+import outcome
+
+from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
+from actors.clock import ceil_seconds
+from actors.gate import GateCheck, GateRead, cooling_text, exhausted_text
+from actors.host import OpenFailed, PaneRef
+from actors.leads import Owns
+from actors.member import Identity
+from actors.placement import Cause, Exclusion, Load, PolicyName, choose, exclusion
+from actors.resolver import Resolver, Setup
+from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.supervise import isolate
+
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class ProfileRoom(msgspec.Struct, frozen=True):
+    """What the launcher knows of a profile."""
+
+    name: str
+    credential: str
+    capacity: int
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A launch that has its place."""
+
+    target: str
+    name: str
+    profile: str
+    lead: str
+    #: The directory to work in; empty for the daemon's own.
+    cwd: str
+    #: Work in a fresh git worktree of ``cwd``.
+    worktree: bool
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """The process runs."""
+
+    pane: PaneRef
+    setup: Setup
+    cwd: str
+
+
+class Launching(Protocol):
+    """What starts processes: the agent's adapter and the pane host behind one call."""
+
+    async def launch(self, order: Order) -> Launched:
+        """Start the order's program.
+
+        Raises:
+            OpenFailed: it could not be started; nothing is left behind.
+        """
+        ...
+
+
+class SpawnRefused(Refused):
+    """A spawn that started no process."""
+
+    def __init__(self, error: str, message: str, **data: object) -> None:
+        super().__init__(message)
+        self.error = error
+        self._data = data
+
+    def data(self) -> dict[str, object]:
+        return {"error": self.error, **self._data, "message": str(self)}
+
+
+class Spawned(msgspec.Struct, frozen=True):
+    target: str
+    name: str
+    profile: str
+    credential: str
+    cwd: str
+
+
+# -- what the launcher takes ----------------------------------------------------------------------------------------
+
+
+class Spawn(Ask[Spawned], frozen=True):
+    """Start a member from ``profile``, or by placement when it is ``None``. Raises :class:`SpawnRefused`."""
+
+    lead: str
+    profile: str | None = None
+    name: str | None = None
+    cwd: str = ""
+    worktree: bool = False
+
+
+class Configure(Message, frozen=True):
+    """The profiles, in the order of the configuration, and how to choose among them."""
+
+    profiles: tuple[ProfileRoom, ...]
+    policy: PolicyName
+
+
+class Room(Ask[tuple[Load, ...]], frozen=True):
+    """Each profile's room, in the order of the configuration."""
+
+
+class _Launched(Message, frozen=True):
+    ask: Spawn
+    order: Order
+    credential: str
+    result: outcome.Outcome[Launched]
+
+
+class _Place(msgspec.Struct, frozen=True):
+    profile: str
+    name: str
+
+
+class Launcher(Actor):
+    """Owns who takes up room, from reservation until the pane is closed.
+
+    Args:
+        launching: starts processes.
+        gate: takes :class:`GateCheck`: the quarantine.
+        next_target: the number of the first member.
+    """
+
+    def __init__(
+        self, launching: Launching, *, gate: Tells, roster: Tells, leads: Tells, panes: Tells, next_target: int = 1
+    ) -> None:
+        super().__init__("launcher")
+        self._launching = launching
+        self._gate, self._roster, self._leads, self._panes = gate, roster, leads, panes
+        self._profiles: dict[str, ProfileRoom] = {}
+        self._policy = PolicyName.LEAST_LOADED
+        self._places: dict[str, _Place] = {}
+        self._asked: dict[str, Spawn] = {}
+        self._last: str | None = None
+        self._next_target = next_target
+        self._checks = 0
+
+    def __repr__(self) -> str:
+        return f"<Launcher {len(self._places)} places taken, {len(self._asked)} at the gate>"
+
+    def handle(self, message: Message) -> object:
+        match message:
+            case Spawn():
+                return self._spawn(message)
+            case GateRead():
+                self._gate_read(message)
+            case _Launched(result=outcome.Value(value=launched)):
+                self._up(message, launched)
+            case _Launched(result=outcome.Error(error=error)):
+                self._failed(message, error)
+            case SlotFreed(target=target):
+                self._places.pop(target, None)
+            case Configure(profiles=profiles, policy=policy):
+                self._profiles = {profile.name: profile for profile in profiles}
+                self._policy = policy
+            case Room():
+                return tuple(self._load(profile) for profile in self._profiles.values())
+            case _:
+                raise self.unknown(message)
+        return None
+
+    # -- at the gate ---------------------------------------------------------------------------------------------
+
+    def _spawn(self, spawn: Spawn) -> object:
+        if spawn.profile is not None and spawn.profile not in self._profiles:
+            known = ", ".join(self._profiles) or "none"
+            raise SpawnRefused(
+                "unknown_profile",
+                f"no profile is called {spawn.profile}; there are: {known}",
+                profile=spawn.profile,
+                alternatives=list(self._profiles),
+            )
+        if not self._profiles:
+            raise SpawnRefused("no_candidate", "no profile is configured: add one to fleetd.yaml", candidates=[])
+        self._check_name(spawn.name)
+        self._checks += 1
+        check = f"spawn-{self._checks}"
+        self._asked[check] = spawn
+        self._gate.tell(GateCheck(check, tuple({profile.credential for profile in self._profiles.values()}), self))
+        return LATER
+
+    def _check_name(self, name: str | None) -> None:
+        if name is None:
+            return
+        if not NAME.fullmatch(name):
+            raise SpawnRefused(
+                "bad_name", "a member's name is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter or digit"
+            )
+        if any(place.name == name or target == name for target, place in self._places.items()):
+            raise SpawnRefused("name_taken", f"a member is called {name} already: choose another name")
+
+    def _gate_read(self, read: GateRead) -> None:
+        spawn = self._asked.pop(read.id)
+        if spawn.reply.abandoned:
+            self.log.info("spawn not started: its caller has gone")
+            return
+        try:
+            self._check_name(spawn.name)
+            load = self._pick(spawn, read)
+        except SpawnRefused as no:
+            self.log.info("spawn refused", extra={"fleet_reason": str(no)})
+            spawn.reply.refuse(no)
+            return
+        target = f"m-{self._next_target}"
+        self._next_target += 1
+        name = spawn.name or target
+        self._places[target] = _Place(load.profile, name)
+        self._last = load.profile
+        order = Order(target, name, load.profile, spawn.lead, spawn.cwd, spawn.worktree)
+        self.start(
+            lambda: self._launching.launch(order),
+            lambda result: _Launched(spawn, order, load.credential, result),
+            f"launch:{target}",
+        )
+
+    def _pick(self, spawn: Spawn, read: GateRead) -> Load:
+        loads = [self._load(profile) for profile in self._profiles.values()]
+        out = {load.profile: exclusion(load, read.exhausted_until, read.cooling_until) for load in loads}
+        usable = [load for load in loads if out[load.profile] is None]
+        if spawn.profile is None:
+            if not usable:
+                raise self._no_candidate(loads, out, read.at_ns)
+            return choose(self._policy, usable, tuple(self._profiles), self._last)
+        load = next((load for load in loads if load.profile == spawn.profile), None)
+        if load is None:
+            raise SpawnRefused("unknown_profile", f"profile {spawn.profile} has just been removed by a reload")
+        if (why := out[load.profile]) is not None:
+            raise self._refused(load, why, [other.profile for other in usable], read.at_ns)
+        return load
+
+    def _refused(self, load: Load, why: Exclusion, alternatives: list[str], now_ns: int) -> SpawnRefused:
+        message = f"profile {load.profile} refused: {self._why(load, why, now_ns)}"
+        data: dict[str, object] = {"profile": load.profile, "credentialId": load.credential}
+        if why.until_ns is not None:
+            data["retryAfterSeconds"] = ceil_seconds(why.until_ns - now_ns)
+        return SpawnRefused(why.cause, message, **data, alternatives=alternatives)
+
+    def _no_candidate(self, loads: list[Load], out: Mapping[str, Exclusion | None], now_ns: int) -> SpawnRefused:
+        candidates: list[dict[str, object]] = []
+        sentences: list[str] = []
+        waits: list[int] = []
+        for load in loads:
+            why = out[load.profile]
+            assert why is not None
+            row: dict[str, object] = {"profile": load.profile, "cause": str(why.cause)}
+            if why.until_ns is not None:
+                row["credentialId"] = load.credential
+                row["retryAfterSeconds"] = ceil_seconds(why.until_ns - now_ns)
+                waits.append(ceil_seconds(why.until_ns - now_ns))
+            candidates.append(row)
+            sentences.append(f"{load.profile}: {self._why(load, why, now_ns)}")
+        data: dict[str, object] = {"candidates": candidates}
+        if waits:
+            data["retryAfterSeconds"] = min(waits)
+        return SpawnRefused("no_candidate", "no profile takes a spawn now: " + "; ".join(sentences), **data)
+
+    @staticmethod
+    def _why(load: Load, why: Exclusion, now_ns: int) -> str:
+        match why.cause:
+            case Cause.EXHAUSTED:
+                return exhausted_text(load.credential, why.until_ns or now_ns, now_ns)
+            case Cause.COOLING:
+                return cooling_text(load.credential, why.until_ns or now_ns, now_ns)
+            case Cause.FULL:
+                return f"all {load.capacity} of its places are taken: release a member or raise its capacity"
+
+    def _load(self, profile: ProfileRoom) -> Load:
+        taken = sum(1 for place in self._places.values() if place.profile == profile.name)
+        return Load(profile.name, profile.credential, profile.capacity, taken)
+
+    # -- after the launch ----------------------------------------------------------------------------------------
+
+    def _up(self, done: _Launched, launched: Launched) -> None:
+        order, reply = done.order, done.ask.reply
+        resolver = Resolver(
+            order.target,
+            launched.setup,
+            pane=launched.pane,
+            credential=done.credential,
+            outlet=self._roster,
+            gate=self._gate,
+            panes=self._panes,
+        )
+        identity = Identity(order.target, order.name, order.profile, done.credential, order.lead, launched.pane)
+        # The registry and the roster know the member before anything can happen to it.
+        self._leads.tell(Owns(order.lead, order.target))
+        self._roster.tell(MemberUp(identity, resolver))
+        assert self.effects is not None
+        self.effects.start_soon(
+            isolate,
+            resolver,
+            lambda reason: self._roster.tell(ResolverDown(order.target, reason)),
+            name=resolver.name,
+        )
+        self.log.info("member up", extra={"fleet_member": order.target, "fleet_profile": order.profile})
+        reply.answer(Spawned(order.target, order.name, order.profile, done.credential, launched.cwd))
+
+    def _failed(self, done: _Launched, error: BaseException) -> None:
+        self._places.pop(done.order.target, None)
+        if not isinstance(error, OpenFailed):
+            self.log.error("launch failed", exc_info=error, extra={"fleet_profile": done.order.profile})
+        done.ask.reply.refuse(
+            SpawnRefused(
+                "spawn_failed",
+                f"profile {done.order.profile} could not start its program: {error}",
+                profile=done.order.profile,
+            )
+        )

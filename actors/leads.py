@@ -1,0 +1,206 @@
+"""Who leads whom, and the road to each lead's push loop.
+
+A lead is an agent or a person, known by a key that the door derives from the kernel. The registry gives it an
+identifier, starts its push loop, and remembers which member belongs to it, also after the member is gone: a late
+message about a target must still find somebody to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from actors.actor import Actor, Ask, Message, Refused, Tells
+from actors.nudge import Item, Outage, Unattributed
+from actors.push import Drop, LeadPane, PushLoop, PushSettings, Put, SetPane, SetPush, StopPush
+from actors.turn import TurnEnded
+
+#: Leads at a time. Beyond it, the one that was heard of longest ago and owns no member makes room.
+LEADS: Final = 256
+#: Targets whose lead is remembered.
+OWNED: Final = 4096
+
+
+class TooManyLeads(Refused):
+    error = "too_many_leads"
+
+
+class Join(Ask[str], frozen=True):
+    """The lead behind a key: known, or new. Answers with its identifier."""
+
+    key: str
+
+
+class SetLeadPane(Message, frozen=True):
+    """Where a lead reads; ``None`` when its pane or its program is gone."""
+
+    lead: str
+    pane: LeadPane | None
+
+
+class Owns(Message, frozen=True):
+    lead: str
+    target: str
+
+
+class Incident(Message, frozen=True):
+    """Two failures were one outage. Each affected lead is told once."""
+
+    id: str
+    credential: str
+    targets: tuple[str, ...]
+    profiles: tuple[str, ...]
+    leads: tuple[str, ...]
+    evidence_count: int
+    until_ns: int
+    #: The turn whose end opened it; passed on to mail once the leads' loops have been told.
+    cause: TurnEnded
+
+
+class Unattributable(Message, frozen=True):
+    """A classified failure of a target that cannot be mapped to a credential: correlation could not run."""
+
+    target: str
+    reason: str
+
+
+class Notify(Message, frozen=True):
+    """Tell a lead of something; see :class:`actors.push.Put`."""
+
+    lead: str
+    item: Item
+    once: bool = False
+
+
+class Settled(Message, frozen=True):
+    """A lead has taken care of something."""
+
+    lead: str
+    key: str
+
+
+class LoopOf(Ask[PushLoop], frozen=True):
+    """A lead's push loop, for an edge to ask."""
+
+    lead: str
+
+
+class LeadsNow(Ask[Mapping[str, str]], frozen=True):
+    """Each lead with what its push loop holds, for the state dump."""
+
+
+class SetPushAll(Message, frozen=True):
+    settings: PushSettings
+
+
+class UnknownLead(Refused):
+    error = "unknown_lead"
+
+
+class _Lead(msgspec.Struct):
+    id: str
+    loop: PushLoop
+    heard_ns: int
+
+
+class Leads(Actor):
+    """Owns the leads, their push loops and who leads whom."""
+
+    def __init__(self, settings: PushSettings, *, panes: Tells, mail: Tells) -> None:
+        super().__init__("leads")
+        self._settings = settings
+        self._panes = panes
+        self._mail = mail
+        self._by_key: dict[str, _Lead] = {}
+        self._by_id: dict[str, _Lead] = {}
+        self._owner: dict[str, str] = {}
+        self._count = 0
+
+    def __repr__(self) -> str:
+        return f"<Leads {len(self._by_id)} leads, {len(self._owner)} members owned>"
+
+    def handle(self, message: Message) -> object:
+        match message:
+            case Join(key=key):
+                return self._join(key)
+            case SetLeadPane(lead=lead, pane=pane):
+                self._tell(lead, SetPane(pane))
+            case Owns(lead=lead, target=target):
+                self._owner[target] = lead
+                while len(self._owner) > OWNED:
+                    self._owner.pop(next(iter(self._owner)))
+            case Incident():
+                self._incident(message)
+            case Unattributable(target=target, reason=reason):
+                self._unattributable(target, reason)
+            case Notify(lead=lead, item=item, once=once):
+                self._tell(lead, Put(item, once))
+            case Settled(lead=lead, key=key):
+                self._tell(lead, Drop(key))
+            case LoopOf(lead=lead):
+                return self._find(lead).loop
+            case LeadsNow():
+                return {lead.id: repr(lead.loop) for lead in self._by_id.values()}
+            case SetPushAll(settings=settings):
+                self._settings = settings
+                for known in self._by_id.values():
+                    known.loop.tell(SetPush(settings))
+            case _:
+                raise self.unknown(message)
+        return None
+
+    def _join(self, key: str) -> str:
+        lead = self._by_key.get(key)
+        if lead is None:
+            if len(self._by_id) >= LEADS:
+                self._make_room()
+            self._count += 1
+            loop = PushLoop(f"lead-{self._count}", self._settings, panes=self._panes)
+            lead = _Lead(loop.lead, loop, self.now())
+            self._by_key[key] = self._by_id[lead.id] = lead
+            assert self.effects is not None, "the registry is not running"
+            self.effects.start_soon(loop.run, name=loop.name)
+        lead.heard_ns = self.now()
+        return lead.id
+
+    def _make_room(self) -> None:
+        owning = set(self._owner.values())
+        idle = [(lead.heard_ns, key) for key, lead in self._by_key.items() if lead.id not in owning]
+        if not idle:
+            raise TooManyLeads(f"{LEADS} leads own members, the most that may: release members or stop fleetd")
+        gone = self._by_key.pop(min(idle)[1])
+        del self._by_id[gone.id]
+        gone.loop.tell(StopPush())
+
+    def _find(self, lead: str) -> _Lead:
+        found = self._by_id.get(lead)
+        if found is None:
+            raise UnknownLead(f"no lead is called {lead}")
+        return found
+
+    def _tell(self, lead: str, message: Message) -> None:
+        found = self._by_id.get(lead)
+        if found is None:
+            self.log.warning("no such lead", extra={"fleet_lead": lead, "fleet_message": type(message).__name__})
+            return
+        found.loop.tell(message)
+
+    def _incident(self, incident: Incident) -> None:
+        item = Outage(incident.id, incident.credential, incident.profiles, incident.targets, incident.until_ns)
+        for lead in incident.leads:
+            self._tell(lead, Put(item, once=True))
+        self._mail.tell(incident.cause)
+
+    def _unattributable(self, target: str, reason: str) -> None:
+        lead = self._owner.get(target)
+        if lead is None:
+            self.log.warning(
+                "a failure cannot be attributed and no lead is known: target %s, reason %s",
+                target,
+                reason,
+                extra={"fleet_member": target, "fleet_reason": reason},
+            )
+            return
+        self._tell(lead, Put(Unattributed(target), once=True))

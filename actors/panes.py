@@ -1,0 +1,327 @@
+"""The pane actor: the order of keystrokes in each pane, and who looks at which.
+
+Whatever types into a pane goes through one queue per pane, so two prompts, or a prompt and an Escape, can never be
+mixed. Each job is an effect; the next one starts when it has ended. Panes are independent of each other.
+
+Looking is pull, not push: :func:`watch` captures the panes of members that have something to see, in one go for all
+of them, and hands each frame over by asking. A slow reader therefore slows its own observations and queues none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import outcome
+import trio
+from trio_util import periodic
+
+from actors.actor import LATER, Actor, ActorDead, Ask, Message, Refused, Tells, Unanswered, tell_if_alive
+from actors.host import HostError, PaneEnded, PaneHost, PaneRef
+from actors.inject import Injection, NotTyped, Typed, Typing
+from actors.screen import Frame, Grammar
+
+log = logging.getLogger("fleetd.panes")
+
+#: Between two captures of a member with an open turn, in seconds.
+POLL_S: Final = 0.25
+#: Endings kept for panes that nobody has bound yet: a program can die before its member is known.
+UNCLAIMED: Final = 256
+
+
+class PaneMissing(Refused):
+    """No pane of that address can be looked at."""
+
+    error = "pane_gone"
+
+
+# -- what the pane actor takes --------------------------------------------------------------------------------------
+
+
+class Bind(Message, frozen=True):
+    """``owner`` is told :class:`PaneDied` when the pane's process ends."""
+
+    pane: PaneRef
+    owner: Tells
+
+
+class Unbind(Message, frozen=True):
+    pane: PaneRef
+
+
+class Watch(Message, frozen=True):
+    """Capture this pane each :data:`POLL_S` and ask ``observer`` with :class:`Observed`, until :class:`Unwatch`."""
+
+    pane: PaneRef
+    observer: Actor
+
+
+class Unwatch(Message, frozen=True):
+    pane: PaneRef
+
+
+class Watched(Ask[Mapping[PaneRef, Actor]], frozen=True):
+    """Which panes to capture now."""
+
+
+class TypePrompt(Message, frozen=True):
+    """Type a prompt and submit it; ``back`` is told :class:`PromptTyped` or :class:`PromptNotTyped`."""
+
+    pane: PaneRef
+    job: str
+    #: What to type, or what composes it at that moment.
+    text: str | Callable[[], str]
+    grammar: Grammar
+    typing: Typing
+    back: Tells
+    #: The pane is a member's; see :class:`actors.inject.Injection`.
+    own: bool = True
+    #: How long to wait for an open input line, in seconds.
+    patience_s: float = 60.0
+
+
+class Withdraw(Message, frozen=True):
+    """Do not type this prompt after all, if nothing of it has been typed yet."""
+
+    pane: PaneRef
+    job: str
+
+
+class PressKeys(Message, frozen=True):
+    """Press keys: the interrupt of a running turn. ``keys`` are tmux names."""
+
+    pane: PaneRef
+    keys: tuple[str, ...]
+
+
+class ClosePane(Message, frozen=True):
+    """End the pane and its processes; ``back`` is told :class:`PaneClosed`. What was queued for it is not typed."""
+
+    pane: PaneRef
+    back: Tells
+
+
+class Look(Ask[Frame], frozen=True):
+    """The pane now. Raises :class:`PaneMissing`."""
+
+    pane: PaneRef
+    styled: bool = False
+
+
+class HostSaw(Message, frozen=True):
+    """The host says that a pane's process has ended."""
+
+    ended: PaneEnded
+
+
+class _JobDone(Message, frozen=True):
+    pane: PaneRef
+
+
+class _Looked(Message, frozen=True):
+    ask: Look
+    result: outcome.Outcome[Mapping[PaneRef, Frame]]
+
+
+# -- what it tells back ---------------------------------------------------------------------------------------------
+
+
+class Observed(Ask[None], frozen=True):
+    """A frame of a watched pane."""
+
+    frame: Frame
+
+
+class PromptTyped(Message, frozen=True):
+    job: str
+    typed: Typed
+
+
+class PromptNotTyped(Message, frozen=True):
+    job: str
+    why: str
+    #: Waiting and trying again can help.
+    retry: bool = False
+    #: The terminal failed half-way: whether the prompt was submitted is not known.
+    unknown: bool = False
+
+
+class PaneDied(Message, frozen=True):
+    ended: PaneEnded
+
+
+class PaneClosed(Message, frozen=True):
+    pane: PaneRef
+
+
+class _Job:
+    """Something that types into one pane, and the means to stop it."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], prompt: TypePrompt | None = None) -> None:
+        self._work = work
+        self._scope = trio.CancelScope()
+        self.prompt = prompt
+        self.withdrawn = False
+
+    async def run(self) -> None:
+        with self._scope:
+            await self._work()
+
+    def cancel(self) -> None:
+        self._scope.cancel()
+
+
+class Panes(Actor):
+    """Owns, per pane: the queue of jobs, the owner, the observer."""
+
+    def __init__(self, hosts: Mapping[str, PaneHost]) -> None:
+        super().__init__("panes")
+        self._hosts = hosts
+        self._jobs: dict[PaneRef, deque[_Job]] = {}
+        self._owners: dict[PaneRef, Tells] = {}
+        self._watched: dict[PaneRef, Actor] = {}
+        self._unclaimed: dict[PaneRef, PaneEnded] = {}
+
+    def __repr__(self) -> str:
+        busy = sum(1 for jobs in self._jobs.values() if jobs)
+        return f"<Panes {len(self._owners)} bound, {len(self._watched)} watched, {busy} busy>"
+
+    def handle(self, message: Message) -> object:
+        match message:
+            case Bind(pane=pane, owner=owner):
+                self._owners[pane] = owner
+                if ended := self._unclaimed.pop(pane, None):
+                    owner.tell(PaneDied(ended))
+            case Unbind(pane=pane):
+                self._owners.pop(pane, None)
+                self._watched.pop(pane, None)
+            case Watch(pane=pane, observer=observer):
+                self._watched[pane] = observer
+            case Unwatch(pane=pane):
+                self._watched.pop(pane, None)
+            case Watched():
+                return dict(self._watched)
+            case TypePrompt(pane=pane):
+                job = _Job(lambda: self._type(message, job), message)
+                self._queue(pane, job)
+            case Withdraw(pane=pane, job=name):
+                for job in self._jobs.get(pane, ()):
+                    job.withdrawn = job.withdrawn or (job.prompt is not None and job.prompt.job == name)
+            case PressKeys(pane=pane):
+                self._queue(pane, _Job(lambda: self._press(message)))
+            case ClosePane(pane=pane):
+                self._watched.pop(pane, None)
+                if jobs := self._jobs.get(pane):
+                    jobs[0].cancel()
+                    self._jobs[pane] = deque([jobs[0]])
+                self._queue(pane, _Job(lambda: self._close_pane(message)))
+            case Look(pane=pane, styled=styled):
+                host = self._host(pane)
+                self.start(lambda: host.capture([pane], styled=styled), lambda result: _Looked(message, result), "look")
+                return LATER
+            case _Looked(ask=ask, result=result):
+                self._answer_look(ask, result)
+            case HostSaw(ended=ended):
+                self._ended(ended)
+            case _JobDone(pane=pane):
+                self._next(pane)
+            case _:
+                raise self.unknown(message)
+        return None
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def _host(self, pane: PaneRef) -> PaneHost:
+        host = self._hosts.get(pane.host)
+        if host is None:
+            raise PaneMissing(f"no terminal host is called {pane.host}: pane {pane.id} cannot be reached")
+        return host
+
+    def _queue(self, pane: PaneRef, job: _Job) -> None:
+        jobs = self._jobs.setdefault(pane, deque())
+        jobs.append(job)
+        if len(jobs) == 1:
+            self.start(job.run, lambda _: _JobDone(pane), "job")
+
+    def _next(self, pane: PaneRef) -> None:
+        jobs = self._jobs[pane]
+        jobs.popleft()
+        if jobs:
+            self.start(jobs[0].run, lambda _: _JobDone(pane), "job")
+        else:
+            del self._jobs[pane]
+
+    async def _type(self, ask: TypePrompt, job: _Job) -> None:
+        answer: Message
+        try:
+            injection = Injection(self._host(ask.pane), ask.pane, ask.grammar, ask.typing, own=ask.own)
+            typed = await injection.type(ask.text, patience_s=ask.patience_s, withdrawn=lambda: job.withdrawn)
+            answer = PromptTyped(ask.job, typed)
+        except NotTyped as no:
+            answer = PromptNotTyped(ask.job, str(no), retry=no.retry)
+        except (HostError, PaneMissing) as broken:
+            answer = PromptNotTyped(ask.job, f"the terminal failed: {broken}", unknown=True)
+        tell_if_alive(ask.back, answer)
+
+    async def _press(self, ask: PressKeys) -> None:
+        try:
+            await self._host(ask.pane).press(ask.pane, *ask.keys)
+        except HostError as broken:
+            log.warning("keys not pressed", extra={"fleet_pane": ask.pane.id, "fleet_reason": str(broken)})
+
+    async def _close_pane(self, ask: ClosePane) -> None:
+        try:
+            await self._host(ask.pane).close(ask.pane)
+        except HostError as broken:
+            log.error("pane not closed", extra={"fleet_pane": ask.pane.id, "fleet_reason": str(broken)})
+        tell_if_alive(ask.back, PaneClosed(ask.pane))
+
+    def _answer_look(self, ask: Look, result: outcome.Outcome[Mapping[PaneRef, Frame]]) -> None:
+        match result:
+            case outcome.Value(value=frames) if ask.pane in frames:
+                ask.reply.answer(frames[ask.pane])
+            case outcome.Value():
+                ask.reply.refuse(PaneMissing(f"pane {ask.pane.id} is gone"))
+            case outcome.Error(error=error):
+                ask.reply.refuse(PaneMissing(f"pane {ask.pane.id} cannot be captured: {error}"))
+
+    def _ended(self, ended: PaneEnded) -> None:
+        owner = self._owners.get(ended.pane)
+        if owner is not None:
+            tell_if_alive(owner, PaneDied(ended))
+            return
+        self._unclaimed[ended.pane] = ended
+        while len(self._unclaimed) > UNCLAIMED:
+            self._unclaimed.pop(next(iter(self._unclaimed)))
+
+
+async def watch(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
+    """Capture the watched panes for ever, all of one host in one go, each :data:`POLL_S`."""
+    async for _ in periodic(POLL_S):
+        watched = await panes.ask(Watched())
+        by_host: dict[str, list[PaneRef]] = {}
+        for pane in watched:
+            by_host.setdefault(pane.host, []).append(pane)
+        for name, refs in by_host.items():
+            try:
+                frames = await hosts[name].capture(refs)
+            except HostError as broken:
+                # No answer from a terminal says nothing about the members in it.
+                log.warning("capture failed", extra={"fleet_host": name, "fleet_reason": str(broken)})
+                continue
+            for pane, frame in frames.items():
+                try:
+                    await watched[pane].ask(Observed(frame))
+                except (ActorDead, Unanswered) as gone:
+                    log.debug("frame not taken", extra={"fleet_pane": pane.id, "fleet_reason": str(gone)})
+
+
+async def follow(
+    panes: Panes, host: PaneHost, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Tell the pane actor of each process that ends in one host, for ever."""
+    task_status.started()
+    async for ended in host.endings():
+        panes.tell(HostSaw(ended))

@@ -1,0 +1,532 @@
+"""The resolver: one member's turns, one open waiter at a time.
+
+A turn can be settled by five senders who know nothing of each other: the member's own ``fleet_reply``, the scraped
+end of its turn, its lead's interrupt or release, a time-out, and the death of its process. Each of them is a message
+in this one mailbox. The first that reaches an open waiter settles it and, in the same step, publishes what it led to;
+the others find it settled, are counted, and publish nothing. A classification that comes too late is therefore never
+evidence, however true it is.
+
+The *waiter* and the *turn* are two things. A member that has answered with ``fleet_reply`` still runs, and so does one
+whose time is up: its waiter is settled and its turn drains until the screen is at rest. Only then is the next prompt
+typed, because a prompt typed into a running turn is lost, queued by the program, or taken as an answer.
+
+A send moves: queued, gate, (held), typing, running, and then it has ended. The order of publication is part of the
+design: member state and failure travel to the roster first, and the ticket's result comes behind them on the same
+road (see :class:`actors.turn.TurnEnded`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import trio
+
+from actors.actor import Actor, Ask, Message, Refused, Tells
+from actors.classify import Kind, Verdict, classify
+from actors.clock import NS_PER_S, from_seconds, to_seconds
+from actors.gate import GateCheck, GateRead, exhausted_text
+from actors.host import PaneRef
+from actors.inject import STILL_NS, Typing
+from actors.member import Blocked, Delivered, ProcessGone, Ready, TurnDone, Unblocked
+from actors.panes import (
+    Bind,
+    Observed,
+    PaneDied,
+    PressKeys,
+    PromptNotTyped,
+    PromptTyped,
+    TypePrompt,
+    Unwatch,
+    Watch,
+    Withdraw,
+)
+from actors.patterns import LEGACY, Patterns
+from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
+from actors.tracker import TurnTracker
+from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
+
+#: Sends that may wait for one member.
+WAITING_SENDS: Final = 8
+#: The floor under which an untyped end of a turn is not believed, in seconds.
+MIN_TURN_S: Final = 2.0
+#: How long a prompt waits for the member's input line to be free (a person's draft, a dialog), in seconds.
+PATIENCE_S: Final = 60.0
+#: Lines of the judged frame kept with a verdict.
+EXPLAIN_LINES: Final = 40
+
+
+class NoOpenTurn(Refused):
+    """There is nothing to answer or to stop: no turn of this member is open."""
+
+    error = "no_open_turn"
+
+
+# -- what a resolver takes ------------------------------------------------------------------------------------------
+
+
+class Deliver(Message, frozen=True):
+    """Type this prompt when the member is free."""
+
+    ticket: str
+    prompt: str
+    #: From the prompt's arrival, in nanoseconds; then the send ends ``timed_out``.
+    timeout_ns: int
+
+
+class MemberReply(Ask[str], frozen=True):
+    """``fleet_reply``: the member's own answer of its open turn. Answers with the ticket."""
+
+    text: str
+
+
+class Interrupt(Ask[tuple[str, ...]], frozen=True):
+    """Stop the open turn, or else take back what waits. Answers with the tickets that ended by it."""
+
+
+class Release(Message, frozen=True):
+    """The roster has released the member and closes its pane: end its sends, and this actor."""
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """A frame as the resolver reads it: what the classifier would say if the turn ended with it."""
+
+    target: str
+    ticket: str | None
+    phase: Phase | None
+    reading: Reading
+    verdict: Verdict
+    #: Messages that came second in a race, by what they were.
+    lost_races: Mapping[str, int]
+
+
+class Examine(Ask[Examination], frozen=True):
+    """Explain this frame of the member's pane."""
+
+    frame: Frame
+
+
+class HoldOver(Message, frozen=True):
+    """The cool-off that held this send should be over: read the gate again."""
+
+    ticket: str
+
+
+class TimedOut(Message, frozen=True):
+    ticket: str
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """How the member's program is read and typed to; from its profile, fixed at launch."""
+
+    grammar: Grammar
+    patterns: Patterns = LEGACY
+    typing: Typing = Typing()
+    min_turn_ns: int = from_seconds(MIN_TURN_S)
+    interrupt_keys: tuple[str, ...] = ("Escape",)
+
+
+class Inert:
+    """An explicit nowhere: what is told to it is logged and has no effect."""
+
+    def tell(self, message: Message) -> None:
+        logging.getLogger("fleetd.inert").debug("told to nobody", extra={"fleet_message": repr(message)})
+
+
+class _Turn:
+    """One send between its place in the queue and its end."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        self.ticket = deliver.ticket
+        self.deliver = deliver
+        self.phase: Phase | None = None  # None: at the gate
+        self.settled = False
+        self.interrupted = False
+        self.timed_out = False
+        self.answered = False
+        self.began_ns = 0
+        self.tracker: TurnTracker | None = None
+        self.deadline: trio.CancelScope | None = None
+
+
+class Resolver(Actor):
+    """Settles the turns of one member.
+
+    Args:
+        target: the member's address.
+        setup: how its program is read and typed to.
+        outlet: takes member events, :class:`TurnEnded` and :class:`Progress`, in the order they happen: the roster.
+            The default publishes nothing and says so at DEBUG.
+        gate: takes :class:`GateCheck`: the quarantine.
+        panes: takes what is to be typed: the pane actor.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        setup: Setup,
+        *,
+        pane: PaneRef | None = None,
+        credential: str = "",
+        outlet: Tells | None = None,
+        gate: Tells | None = None,
+        panes: Tells | None = None,
+    ) -> None:
+        super().__init__(f"resolver:{target}")
+        self.target = target
+        self._setup = setup
+        self._pane = pane or PaneRef("none", target)
+        self._credential = credential
+        self._outlet = outlet or Inert()
+        self._gate = gate or Inert()
+        self._panes = panes or Inert()
+        self._queue: deque[Deliver] = deque()
+        self._turn: _Turn | None = None
+        self._ready = False
+        #: Why no delivery is taken any more.
+        self._closed: str | None = None
+        self._blocked = False
+        self._still = Stillness()
+        self._lost_races: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        turn = "no turn" if self._turn is None else f"{self._turn.ticket} {self._turn.phase or 'gate'}"
+        settled = " settled" if self._turn is not None and self._turn.settled else ""
+        closed = f", closed: {self._closed}" if self._closed else ""
+        return f"<Resolver {self.target}: {turn}{settled}, {len(self._queue)} waiting{closed}>"
+
+    async def run(self) -> None:
+        self._panes.tell(Bind(self._pane, self))
+        self._panes.tell(Watch(self._pane, self))
+        await super().run()
+
+    def handle(self, message: Message) -> object:
+        match message:
+            case Deliver():
+                self._deliver(message)
+            case GateRead():
+                self._gate_read(message)
+            case HoldOver(ticket=ticket):
+                if (turn := self._turn) is not None and turn.ticket == ticket and turn.phase is Phase.HELD:
+                    self._to_gate(turn)
+            case PromptTyped(job=job, typed=typed):
+                self._typed(job, typed.sent, typed.at_ns)
+            case PromptNotTyped():
+                self._not_typed(message)
+            case Observed(frame=frame):
+                self._observe(frame)
+            case MemberReply(text=text):
+                return self._reply(text)
+            case Interrupt():
+                return self._interrupt()
+            case TimedOut(ticket=ticket):
+                self._time_out(ticket)
+            case PaneDied(ended=ended):
+                self._died(ended.how(), known=ended.status is not None or ended.signal is not None)
+            case Release():
+                self._release()
+            case Examine(frame=frame):
+                return self._examine(frame)
+            case _:
+                raise self.unknown(message)
+        return None
+
+    # -- a send's way to the pane --------------------------------------------------------------------------------
+
+    def _deliver(self, deliver: Deliver) -> None:
+        if self._closed is not None:
+            self._refuse(deliver, f"member {self.target} takes no prompt: {self._closed}")
+        elif len(self._queue) >= WAITING_SENDS:
+            self._refuse(
+                deliver,
+                f"member {self.target} has {WAITING_SENDS} sends waiting, the most that may: wait for one to end",
+            )
+        else:
+            self._queue.append(deliver)
+            self._outlet.tell(Progress(deliver.ticket, Phase.QUEUED))
+            self._advance()
+
+    def _advance(self) -> None:
+        """Take the next send to the gate if the member is free."""
+        if self._ready and self._turn is None and self._queue:
+            self._turn = _Turn(self._queue.popleft())
+            self._to_gate(self._turn)
+
+    def _to_gate(self, turn: _Turn) -> None:
+        turn.phase = None
+        self._gate.tell(GateCheck(turn.ticket, (self._credential,), self))
+
+    def _gate_read(self, read: GateRead) -> None:
+        turn = self._turn
+        if turn is None or turn.ticket != read.id or turn.phase is not None:
+            return self._lost("gate")
+        if until := read.exhausted_until.get(self._credential):
+            self._turn = None
+            self._refuse(turn.deliver, exhausted_text(self._credential, until, read.at_ns))
+            self._advance()
+        elif (until := read.cooling_until.get(self._credential)) and read.hold_sends:
+            turn.phase = Phase.HELD
+            self._outlet.tell(Progress(turn.ticket, Phase.HELD, until))
+            self.after(until - read.at_ns, HoldOver(turn.ticket))
+        else:
+            turn.phase = Phase.TYPING
+            self._outlet.tell(Progress(turn.ticket, Phase.TYPING))
+            self._panes.tell(
+                TypePrompt(
+                    self._pane,
+                    turn.ticket,
+                    turn.deliver.prompt,
+                    self._setup.grammar,
+                    self._setup.typing,
+                    self,
+                    patience_s=PATIENCE_S,
+                )
+            )
+        return None
+
+    def _typed(self, job: str, sent: Sent, at_ns: int) -> None:
+        turn = self._turn
+        if turn is None or turn.ticket != job:
+            return self._lost("typed")
+        turn.phase = Phase.RUNNING
+        turn.began_ns = at_ns
+        turn.tracker = TurnTracker(sent)
+        self._outlet.tell(Delivered(self.target))
+        self._panes.tell(Watch(self._pane, self))
+        if turn.interrupted:
+            self._panes.tell(PressKeys(self._pane, self._setup.interrupt_keys))
+        elif not turn.settled:
+            self._outlet.tell(Progress(turn.ticket, Phase.RUNNING))
+            turn.deadline = self.after(turn.deliver.timeout_ns, TimedOut(turn.ticket))
+        return None
+
+    def _not_typed(self, told: PromptNotTyped) -> None:
+        turn = self._turn
+        if turn is None or turn.ticket != told.job:
+            return self._lost("not typed")
+        status = Status.LOST if told.unknown else Status.REFUSED
+        doubt = "it is not known whether the prompt arrived" if told.unknown else "the prompt was not submitted"
+        self._settle(turn, Outcome(status, reason=clean(f"{doubt}: {told.why}")))
+        self._turn = None
+        self._advance()
+        return None
+
+    # -- what settles a turn -------------------------------------------------------------------------------------
+
+    def _observe(self, frame: Frame) -> None:
+        turn = self._turn
+        tracker = None if turn is None else turn.tracker
+        reading = self._setup.grammar.read(frame, None if tracker is None else tracker.sent)
+        still_ns = self._still.note(frame)
+        if not self._ready:
+            return self._starting(reading, still_ns)
+        if turn is None or tracker is None or self._closed is not None:
+            return None
+        if self._blocked != (reading.state is State.BLOCKED):
+            self._blocked = not self._blocked
+            self._outlet.tell(Blocked(self.target) if self._blocked else Unblocked(self.target))
+        ended_ns = tracker.note(frame, reading)
+        if ended_ns is not None:
+            self._scraped(turn, tracker, frame, reading, ended_ns)
+        return None
+
+    def _starting(self, reading: Reading, still_ns: int) -> None:
+        """Wait for the first open input line. A dialog at start is shown, and nothing is typed into it."""
+        at_rest = reading.state is State.IDLE or (reading.state is State.UNKNOWN and still_ns >= STILL_NS)
+        if at_rest and reading.input_open:
+            self._ready, self._blocked = True, False
+            self._outlet.tell(Ready(self.target))
+            self._rest()
+        elif reading.state is State.BLOCKED and not self._blocked:
+            self._blocked = True
+            self._outlet.tell(Blocked(self.target))
+
+    def _scraped(self, turn: _Turn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
+        """The program is at rest: say what the turn came to, unless somebody has said it already."""
+        turn_ns = max(0, ended_ns - turn.began_ns)
+        verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self._setup.min_turn_ns)
+        if verdict.kind is Kind.STALE:
+            tracker.unsettle()
+            return
+        if turn.settled:
+            self._lost("scrape")
+        else:
+            self._settle(turn, self._outcome(verdict, frame, reading, turn_ns))
+        if self._closed is None:
+            self._outlet.tell(TurnDone(self.target))
+            self._rest()
+
+    def _classify(self, frame: Frame, reading: Reading, sent: Sent | None, *, fast: bool) -> Verdict:
+        return classify(reading, self._setup.patterns, width=frame.width, sent=sent, screen=frame.lines, fast=fast)
+
+    def _outcome(self, verdict: Verdict, frame: Frame, reading: Reading, turn_ns: int) -> Outcome:
+        statuses = {
+            Kind.EXHAUSTED: Status.EXHAUSTED,
+            Kind.BACKEND_ERROR: Status.BACKEND_ERROR,
+            Kind.INTERRUPTED: Status.INTERRUPTED,
+            Kind.COMPLETED: Status.COMPLETED,
+        }
+        floor_s = to_seconds(self._setup.min_turn_ns)
+        reasons = {
+            Kind.INTERRUPTED: "somebody stopped the turn in its pane",
+            Kind.EMPTY: "the turn ended without an answer",
+            Kind.TOO_FAST: f"the turn ended after {to_seconds(turn_ns):.1f} s, under the floor of {floor_s:g} s",
+            Kind.COMPLETED: "",
+        }
+        completed = verdict.kind is Kind.COMPLETED
+        text, truncated = bounded(reading.answer) if completed else ("", False)
+        return Outcome(
+            statuses.get(verdict.kind, Status.FAILED),
+            text=text,
+            truncated=truncated,
+            reason=reasons.get(verdict.kind, clean(verdict.line)),
+            source=verdict.source,
+            turn_ns=turn_ns,
+            pattern=verdict.pattern,
+            line=clean(verdict.line),
+            frame=tuple(frame.lines[-EXPLAIN_LINES:]),
+            considered=verdict.considered,
+        )
+
+    def _reply(self, text: str) -> str:
+        turn = self._turn
+        answer, truncated = bounded(text)
+        if turn is not None and turn.timed_out and not turn.answered:
+            turn.answered = True
+            self._outlet.tell(LateReply(self.target, turn.ticket, answer))
+            return turn.ticket
+        if turn is None or turn.settled or turn.phase not in (Phase.TYPING, Phase.RUNNING):
+            self._lost("reply")
+            raise NoOpenTurn(
+                f"member {self.target} has no open turn to answer: it has ended already, or nothing was sent"
+            )
+        turn_ns = self.now() - turn.began_ns if turn.began_ns else 0
+        self._settle(
+            turn,
+            Outcome(Status.COMPLETED, text=answer, truncated=truncated, source=Source.REPLY, turn_ns=turn_ns),
+        )
+        return turn.ticket
+
+    def _time_out(self, ticket: str) -> None:
+        turn = self._turn
+        if turn is None or turn.ticket != ticket or turn.settled:
+            return self._lost("time-out")
+        turn.timed_out = True
+        seconds = turn.deliver.timeout_ns // NS_PER_S
+        self._settle(
+            turn,
+            Outcome(
+                Status.TIMED_OUT,
+                reason=f"no end of the turn within {seconds} s; the member may still be working",
+                turn_ns=turn.deliver.timeout_ns,
+            ),
+        )
+        return None
+
+    def _interrupt(self) -> tuple[str, ...]:
+        turn = self._turn
+        if turn is None and self._queue:
+            ended = tuple(deliver.ticket for deliver in self._queue)
+            while self._queue:
+                self._end(self._queue.popleft(), Status.INTERRUPTED, "its lead took it back before it was typed")
+            return ended
+        if turn is None:
+            raise NoOpenTurn(f"member {self.target} has no open turn to stop and no send waiting")
+        running = turn.phase is Phase.RUNNING
+        tickets = () if turn.settled else (turn.ticket,)
+        self._settle(turn, Outcome(Status.INTERRUPTED, reason="its lead stopped the turn", turn_ns=self._elapsed(turn)))
+        turn.interrupted = True
+        if running:
+            self._panes.tell(PressKeys(self._pane, self._setup.interrupt_keys))
+        elif turn.phase is Phase.TYPING:
+            self._panes.tell(Withdraw(self._pane, turn.ticket))
+        else:
+            self._turn = None
+            self._advance()
+        return tickets
+
+    def _died(self, how: str, *, known: bool) -> None:
+        if self._closed is not None and self._turn is None:
+            return self._lost("death")
+        turn, self._turn = self._turn, None
+        self._ready = False
+        in_turn = turn is not None and turn.phase in (Phase.TYPING, Phase.RUNNING)
+        if turn is not None and in_turn:
+            status = Status.FAILED if known else Status.LOST
+            self._settle(turn, Outcome(status, reason=f"{how}, in mid-turn", turn_ns=self._elapsed(turn)))
+        elif turn is not None:
+            self._refuse(turn.deliver, f"member {self.target} is gone: {how}")
+        self._panes.tell(Unwatch(self._pane))
+        self._outlet.tell(ProcessGone(self.target, how))
+        self._close(how)
+        return None
+
+    def _release(self) -> None:
+        turn, self._turn = self._turn, None
+        self._closed = "it was released"
+        if turn is not None:
+            self._settle(
+                turn, Outcome(Status.INTERRUPTED, reason="the member was released", turn_ns=self._elapsed(turn))
+            )
+        while self._queue:
+            self._end(self._queue.popleft(), Status.INTERRUPTED, "the member was released before it was typed")
+        self._panes.tell(Unwatch(self._pane))
+        self.stop()
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def _settle(self, turn: _Turn, outcome: Outcome) -> None:
+        """Settle the waiter and publish, in one step. A second call finds it settled and does nothing."""
+        if turn.settled:
+            return
+        turn.settled = True
+        if turn.deadline is not None:
+            turn.deadline.cancel()
+        self._outlet.tell(TurnEnded(self.target, turn.ticket, outcome, self.now()))
+        if outcome.status in (Status.FAILED, Status.BACKEND_ERROR, Status.EXHAUSTED):
+            self._turn = None
+            self._panes.tell(Unwatch(self._pane))
+            self._close(f"its turn ended {outcome.status}; release it and spawn another")
+
+    def _close(self, why: str) -> None:
+        """Take no more prompts, and refuse those that wait."""
+        self._closed = self._closed or why
+        while self._queue:
+            self._refuse(self._queue.popleft(), f"member {self.target} takes no prompt: {self._closed}")
+
+    def _refuse(self, deliver: Deliver, why: str) -> None:
+        self._end(deliver, Status.REFUSED, why)
+
+    def _end(self, deliver: Deliver, status: Status, why: str) -> None:
+        """End a send that was never typed."""
+        self._outlet.tell(TurnEnded(self.target, deliver.ticket, Outcome(status, reason=why), self.now()))
+
+    def _rest(self) -> None:
+        """The member is free: go on with the next send, or stop looking."""
+        self._turn, self._blocked = None, False
+        self._panes.tell(Unwatch(self._pane))
+        self._advance()
+
+    def _elapsed(self, turn: _Turn) -> int:
+        return self.now() - turn.began_ns if turn.began_ns else 0
+
+    def _lost(self, who: str) -> None:
+        """A message that came second in a race: visible, and without effect."""
+        self._lost_races[who] += 1
+        self.log.debug("lost a race", extra={"fleet_member": self.target, "fleet_race": who})
+
+    def _examine(self, frame: Frame) -> Examination:
+        turn = self._turn
+        sent = None if turn is None or turn.tracker is None else turn.tracker.sent
+        reading = self._setup.grammar.read(frame, sent)
+        return Examination(
+            self.target,
+            None if turn is None else turn.ticket,
+            None if turn is None else turn.phase,
+            reading,
+            self._classify(frame, reading, None, fast=False),
+            dict(self._lost_races),
+        )

@@ -1,0 +1,283 @@
+"""The roster: every member's state and reason, and what was stamped on it at launch.
+
+It is the outlet of every resolver. A turn's end comes here first: the member is marked, then the failure goes where it
+is evidence (the outage policy, the quarantine), and only behind that does the result reach the ticket. Nobody caches
+what stands here; whoever wants to know asks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from actors.actor import Actor, Ask, Message, Refused, Tells, tell_if_alive
+from actors.leads import Notify, Settled, Unattributable
+from actors.member import (
+    TERMINAL,
+    BackendFailed,
+    Blocked,
+    Exhausted,
+    Identity,
+    MemberEvent,
+    MemberOver,
+    MemberState,
+    Released,
+    TurnFailed,
+    step,
+)
+from actors.nudge import AtDialog
+from actors.outage import BackendErrorSeen, Evidence
+from actors.panes import ClosePane, PaneClosed, Unbind
+from actors.quarantine import ExhaustionSeen
+from actors.resolver import Deliver, Release, Resolver
+from actors.turn import LateReply, Outcome, Progress, Status, TurnEnded, clean
+
+#: Released members that are remembered, so that a late message about one is not taken for an unknown target.
+TOMBSTONES: Final = 256
+
+
+class UnknownMember(Refused):
+    """No member has that target."""
+
+    error = "unknown_member"
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """One row of the roster."""
+
+    identity: Identity
+    state: MemberState
+    #: Why, where there is a reason; empty otherwise.
+    reason: str
+    #: When the state was entered, in nanoseconds.
+    since_ns: int
+    resolver: Resolver
+
+    @property
+    def terminal(self) -> bool:
+        return self.state in TERMINAL
+
+
+class MemberUp(Message, frozen=True):
+    """A member has been launched."""
+
+    identity: Identity
+    resolver: Resolver
+
+
+class Route(Message, frozen=True):
+    """A delivery for a member, from mail."""
+
+    target: str
+    deliver: Deliver
+
+
+class Members(Ask[tuple[MemberView, ...]], frozen=True):
+    """Every member that is not released, oldest first; with ``released``, also those that are."""
+
+    released: bool = False
+
+
+class Find(Ask[MemberView], frozen=True):
+    """One member, by target or by name. Raises :class:`UnknownMember`."""
+
+    target: str
+
+
+class ReleaseMember(Ask[str], frozen=True):
+    """End a member for good. Answers with its target. Raises :class:`UnknownMember`."""
+
+    target: str
+
+
+class ResolverDown(Message, frozen=True):
+    """A member's resolver has crashed: its turn has no judge any more."""
+
+    target: str
+    reason: str
+
+
+class SlotFreed(Message, frozen=True):
+    """A member's place in its profile's capacity is free. Received by the launcher."""
+
+    target: str
+
+
+class _Member(msgspec.Struct):
+    identity: Identity
+    resolver: Resolver
+    since_ns: int
+    state: MemberState = MemberState.STARTING
+    reason: str = ""
+    dialogs: int = 0
+
+    def view(self) -> MemberView:
+        return MemberView(self.identity, self.state, self.reason, self.since_ns, self.resolver)
+
+
+class Roster(Actor):
+    """Owns the members; see the module's essay for the order in which a failure travels on."""
+
+    def __init__(
+        self, *, policy: Tells, quarantine: Tells, leads: Tells, mail: Tells, launcher: Tells, panes: Tells
+    ) -> None:
+        super().__init__("roster")
+        self._policy, self._quarantine = policy, quarantine
+        self._leads, self._mail, self._launcher, self._panes = leads, mail, launcher, panes
+        self._members: dict[str, _Member] = {}
+        self._tombs: dict[str, _Member] = {}
+
+    def __repr__(self) -> str:
+        states: dict[str, int] = {}
+        for member in self._members.values():
+            states[member.state] = states.get(member.state, 0) + 1
+        return f"<Roster {dict(sorted(states.items()))}>"
+
+    def handle(self, message: Message) -> object:
+        match message:
+            case MemberUp(identity=identity, resolver=resolver):
+                self._members[identity.target] = _Member(identity, resolver, self.now())
+            case MemberEvent():
+                self.apply(message)
+            case TurnEnded():
+                self._turn_ended(message)
+            case Progress() | LateReply():
+                self._mail.tell(message)
+            case Route(target=target, deliver=deliver):
+                self._route(target, deliver)
+            case Members(released=released):
+                rows = [*self._tombs.values(), *self._members.values()] if released else self._members.values()
+                return tuple(member.view() for member in rows)
+            case Find(target=target):
+                return self._find(target).view()
+            case ReleaseMember(target=target):
+                return self._release(self._find(target))
+            case PaneClosed(pane=pane):
+                self._panes.tell(Unbind(pane))
+                for tomb in self._tombs.values():
+                    if tomb.identity.pane == pane:
+                        self._launcher.tell(SlotFreed(tomb.identity.target))
+            case ResolverDown(target=target, reason=reason):
+                self.apply(TurnFailed(target, clean(f"internal error: {reason}")))
+                self._mail.tell(MemberOver(target, f"its turns have no judge any more: {reason}", sends_lost=True))
+            case _:
+                raise self.unknown(message)
+        return None
+
+    # -- states --------------------------------------------------------------------------------------------------
+
+    def apply(self, event: MemberEvent) -> bool:
+        """Change a member's state by the table.
+
+        Returns:
+            Whether there is such a member and the event was taken. A released member is never brought back.
+        """
+        member = self._members.get(event.target)
+        if member is None:
+            self.log.warning(
+                "%s for %s, which is %s: nothing changes",
+                type(event).__name__,
+                event.target,
+                "released" if event.target in self._tombs else "unknown",
+                extra={"fleet_member": event.target, "fleet_event": type(event).__name__},
+            )
+            return False
+        after = step(member.state, event)
+        if after is None:
+            self.log.debug(
+                "refused by the table", extra={"fleet_member": event.target, "fleet_event": type(event).__name__}
+            )
+            return False
+        if after is not member.state:
+            self._enter(member, after, event)
+        return True
+
+    def _enter(self, member: _Member, state: MemberState, event: MemberEvent) -> None:
+        identity, before = member.identity, member.state
+        member.state, member.since_ns = state, self.now()
+        member.reason = getattr(event, "reason", "")
+        if before is MemberState.BLOCKED:
+            self._leads.tell(Settled(identity.lead, AtDialog(identity.target, member.dialogs).key))
+        if isinstance(event, Blocked):
+            member.dialogs += 1
+            self._leads.tell(Notify(identity.lead, AtDialog(identity.target, member.dialogs), once=True))
+        if state in TERMINAL:
+            self._mail.tell(MemberOver(identity.target, f"member {identity.target} is {state}"))
+        if state is MemberState.LOST:
+            self._launcher.tell(SlotFreed(identity.target))
+
+    # -- a turn's end --------------------------------------------------------------------------------------------
+
+    def _turn_ended(self, turn: TurnEnded) -> None:
+        outcome = turn.outcome
+        match outcome.status:
+            case Status.BACKEND_ERROR:
+                self._backend_error(turn)
+            case Status.EXHAUSTED:
+                if self.apply(Exhausted(turn.target, outcome.reason)):
+                    self._quarantine.tell(ExhaustionSeen(self._members[turn.target].identity.credential, turn))
+                else:
+                    self._not_evidence(turn)
+            case Status.FAILED:
+                self.apply(TurnFailed(turn.target, outcome.reason))
+                self._mail.tell(turn)
+            case _:
+                self._mail.tell(turn)
+
+    def _backend_error(self, turn: TurnEnded) -> None:
+        """Mark the member, then charge the credential that was stamped on it, whatever its profile says by now."""
+        if not self.apply(BackendFailed(turn.target, turn.outcome.reason)):
+            self._not_evidence(turn)
+            return
+        identity = self._members[turn.target].identity
+        evidence = Evidence(identity.credential, turn.target, turn.ticket, identity.profile, identity.lead, turn.at_ns)
+        self._policy.tell(BackendErrorSeen(evidence, turn))
+
+    def _not_evidence(self, turn: TurnEnded) -> None:
+        """A typed failure that cannot be charged: loud, told to a lead where one is known, and the result goes on."""
+        if turn.target in self._tombs:
+            self.log.warning("a released member's failure is no evidence", extra={"fleet_member": turn.target})
+        elif turn.target not in self._members:
+            self.log.error(
+                "typed failure of unknown target %s: no credential, so it cannot be correlated (%s)",
+                turn.target,
+                turn.outcome.reason,
+                extra={"fleet_member": turn.target, "fleet_ticket": turn.ticket},
+            )
+            self._leads.tell(Unattributable(turn.target, turn.outcome.reason))
+        self._mail.tell(turn)
+
+    # -- deliveries and releases ---------------------------------------------------------------------------------
+
+    def _route(self, target: str, deliver: Deliver) -> None:
+        member = self._members.get(target)
+        if member is None:
+            self._refuse(target, deliver, f"no member {target}: it was released or never existed")
+        elif member.state in TERMINAL:
+            detail = f" ({member.reason})" if member.reason else ""
+            self._refuse(target, deliver, f"member {target} is {member.state}{detail}: release it and spawn another")
+        elif not tell_if_alive(member.resolver, deliver):
+            self._refuse(target, deliver, f"member {target} has just failed: release it and spawn another")
+
+    def _refuse(self, target: str, deliver: Deliver, why: str) -> None:
+        self._mail.tell(TurnEnded(target, deliver.ticket, Outcome(Status.REFUSED, reason=why), self.now()))
+
+    def _find(self, target: str) -> _Member:
+        if (member := self._members.get(target)) is not None:
+            return member
+        named = [member for member in self._members.values() if member.identity.name == target]
+        if len(named) == 1:
+            return named[0]
+        known = ", ".join(self._members) or "none"
+        raise UnknownMember(f"no member is called {target}; there are: {known}")
+
+    def _release(self, member: _Member) -> str:
+        target = member.identity.target
+        self.apply(Released(target))
+        self._tombs[target] = self._members.pop(target)
+        while len(self._tombs) > TOMBSTONES:
+            self._tombs.pop(next(iter(self._tombs)))
+        tell_if_alive(member.resolver, Release())
+        self._panes.tell(ClosePane(member.identity.pane, self))
+        return target

@@ -1,0 +1,48 @@
+"""Who may die alone.
+
+=====================  ==========================================================================================
+a crash in             touches
+=====================  ==========================================================================================
+a resolver             its member: the roster marks it failed, its sends end ``lost``, its questions are closed
+a client's connection  that client
+anything else          the daemon, which ends loudly and with the actor's name: state that a failed step may have
+                       left half changed is worth nothing, and a start is a recovery
+=====================  ==========================================================================================
+
+Nothing is restarted in place. A resolver's open waiter is gone with it, so a new one would look alive and be wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from actors.actor import Actor, ActorDead, MailboxFull
+
+log = logging.getLogger("fleetd.supervise")
+
+
+def leaf(exc: BaseException) -> BaseException:
+    """The one exception inside nested groups of one; the group itself where there are several."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
+
+
+async def isolate(actor: Actor, on_down: Callable[[str], None]) -> None:
+    """Run an actor whose crash is a fact to report and not a reason to stop.
+
+    Args:
+        on_down: called with the reason, once, if it crashes.
+
+    Raises:
+        MailboxFull, ActorDead: somebody else is stalled or dead, and this actor is only the messenger.
+    """
+    try:
+        await actor.run()
+    except Exception as exc:
+        cause = leaf(exc)
+        if isinstance(cause, MailboxFull | ActorDead):
+            raise
+        log.exception("actor %s crashed", actor.name, extra={"fleet_actor": actor.name})
+        on_down(f"{type(cause).__name__}: {cause}")
