@@ -123,6 +123,20 @@ class Tells(Protocol):
     def tell(self, message: Message) -> None: ...
 
 
+class Address:
+    """An address given out before its actor exists: actors that tell each other in a circle are built with one."""
+
+    def __init__(self) -> None:
+        self._actor: Tells | None = None
+
+    def bind(self, actor: Tells) -> None:
+        self._actor = actor
+
+    def tell(self, message: Message) -> None:
+        assert self._actor is not None, f"{type(message).__name__} told to an address that is not bound yet"
+        self._actor.tell(message)
+
+
 def tell_if_alive(address: Tells, message: Message) -> bool:
     """Tell somebody who may have ended meanwhile, as a released member has; say whether there was anybody."""
     try:

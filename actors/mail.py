@@ -168,7 +168,7 @@ class _Question(msgspec.Struct):
 class Mail(Actor):
     """Owns tickets and questions, and who waits for them."""
 
-    def __init__(self, *, roster: Tells | None = None, leads: Tells | None = None) -> None:
+    def __init__(self, *, roster: Tells, leads: Tells) -> None:
         super().__init__("mail")
         self._roster = roster
         self._leads = leads
@@ -177,10 +177,6 @@ class Mail(Actor):
         self._awaiting: list[Await] = []
         self._ticket_count = 0
         self._question_count = 0
-
-    def connect(self, *, roster: Tells, leads: Tells) -> None:
-        """Close the circle: the roster and the leads are built on mail, and mail tells them."""
-        self._roster, self._leads = roster, leads
 
     def __repr__(self) -> str:
         opened = sum(1 for ticket in self._tickets.values() if ticket.outcome is None)
@@ -218,14 +214,6 @@ class Mail(Actor):
                 raise self.unknown(message)
         return None
 
-    def _tell_roster(self, message: Message) -> None:
-        assert self._roster is not None, "mail is not connected"
-        self._roster.tell(message)
-
-    def _tell_leads(self, message: Message) -> None:
-        assert self._leads is not None, "mail is not connected"
-        self._leads.tell(message)
-
     # -- tickets -------------------------------------------------------------------------------------------------
 
     def _open(self, send: OpenTicket) -> str:
@@ -235,7 +223,7 @@ class Mail(Actor):
         self._ticket_count += 1
         ticket = _Ticket(f"t-{self._ticket_count}", send.lead, send.target, self.now())
         self._tickets[ticket.id] = ticket
-        self._tell_roster(Route(send.target, Deliver(ticket.id, send.prompt, send.timeout_ns)))
+        self._roster.tell(Route(send.target, Deliver(ticket.id, send.prompt, send.timeout_ns)))
         return ticket.id
 
     def _make_room(self) -> None:
@@ -256,7 +244,7 @@ class Mail(Actor):
             return
         ticket.outcome = outcome
         if not self._answer_waiting(ticket):
-            self._tell_leads(Notify(ticket.lead, EndedTicket(ticket.id, ticket.target, outcome.status)))
+            self._leads.tell(Notify(ticket.lead, EndedTicket(ticket.id, ticket.target, outcome.status)))
 
     def _answer_waiting(self, ticket: _Ticket) -> bool:
         """Answer who waits for this ticket; say whether somebody who waits has heard of it."""
@@ -291,16 +279,16 @@ class Mail(Actor):
             self._awaiting.append(wait)
             return LATER
         for view in answer:
-            self._tell_leads(Settled(view.lead, view.id))
+            self._leads.tell(Settled(view.lead, view.id))
         return answer
 
     def _collect(self, name: str) -> TicketView:
         ticket = self._find(name)
         if ticket.outcome is not None and not ticket.collected:
             ticket.collected = True
-            self._tell_leads(Settled(ticket.lead, ticket.id))
+            self._leads.tell(Settled(ticket.lead, ticket.id))
         if ticket.late_reply is not None:
-            self._tell_leads(Settled(ticket.lead, LateAnswer(ticket.id, ticket.target).key))
+            self._leads.tell(Settled(ticket.lead, LateAnswer(ticket.id, ticket.target).key))
         return ticket.view()
 
     def _list(self, ids: tuple[str, ...] | None) -> tuple[TicketView, ...]:
@@ -320,7 +308,7 @@ class Mail(Actor):
             self.log.error("late reply to unknown ticket %s", name, extra={"fleet_ticket": name})
             return
         ticket.late_reply, ticket.collected = text, False
-        self._tell_leads(Notify(ticket.lead, LateAnswer(ticket.id, ticket.target)))
+        self._leads.tell(Notify(ticket.lead, LateAnswer(ticket.id, ticket.target)))
 
     def _member_over(self, target: str, reason: str, *, lost: bool) -> None:
         for question in self._questions.values():
@@ -328,7 +316,7 @@ class Mail(Actor):
                 question.closed = reason
                 for reply in question.waiting:
                     reply.refuse(QuestionClosed(f"question {question.view.id} is closed: {reason}"))
-                self._tell_leads(Settled(question.view.lead, question.view.id))
+                self._leads.tell(Settled(question.view.lead, question.view.id))
         if lost:
             for ticket in list(self._tickets.values()):
                 if ticket.target == target and ticket.outcome is None:
@@ -345,7 +333,7 @@ class Mail(Actor):
         self._question_count += 1
         name = f"q-{self._question_count}"
         self._questions[name] = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
-        self._tell_leads(Notify(ask.lead, OpenQuestion(name, ask.target)))
+        self._leads.tell(Notify(ask.lead, OpenQuestion(name, ask.target)))
         return name
 
     def _question(self, name: str) -> _Question:
@@ -376,5 +364,5 @@ class Mail(Actor):
         for reply in question.waiting:
             reply.answer(text)
         question.waiting.clear()
-        self._tell_leads(Settled(question.view.lead, name))
+        self._leads.tell(Settled(question.view.lead, name))
         return question.view

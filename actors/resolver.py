@@ -147,7 +147,8 @@ class _Turn:
         self.interrupted = False
         self.timed_out = False
         self.answered = False
-        self.began_ns = 0
+        #: When Enter was pressed.
+        self.began_ns: int | None = None
         self.tracker: TurnTracker | None = None
         self.deadline: trio.CancelScope | None = None
 
@@ -346,7 +347,7 @@ class Resolver(Actor):
 
     def _scraped(self, turn: _Turn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
         """The program is at rest: say what the turn came to, unless somebody has said it already."""
-        turn_ns = max(0, ended_ns - turn.began_ns)
+        turn_ns = max(0, ended_ns - (turn.began_ns or 0))
         verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self._setup.min_turn_ns)
         if verdict.kind is Kind.STALE:
             tracker.unsettle()
@@ -403,10 +404,11 @@ class Resolver(Actor):
             raise NoOpenTurn(
                 f"member {self.target} has no open turn to answer: it has ended already, or nothing was sent"
             )
-        turn_ns = self.now() - turn.began_ns if turn.began_ns else 0
         self._settle(
             turn,
-            Outcome(Status.COMPLETED, text=answer, truncated=truncated, source=Source.REPLY, turn_ns=turn_ns),
+            Outcome(
+                Status.COMPLETED, text=answer, truncated=truncated, source=Source.REPLY, turn_ns=self._elapsed(turn)
+            ),
         )
         return turn.ticket
 
@@ -511,7 +513,7 @@ class Resolver(Actor):
         self._advance()
 
     def _elapsed(self, turn: _Turn) -> int:
-        return self.now() - turn.began_ns if turn.began_ns else 0
+        return 0 if turn.began_ns is None else self.now() - turn.began_ns
 
     def _lost(self, who: str) -> None:
         """A message that came second in a race: visible, and without effect."""

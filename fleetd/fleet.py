@@ -1,0 +1,97 @@
+"""The actors of one daemon, built and connected.
+
+The circle of who tells whom is closed here and nowhere else. What touches the world comes in from outside (pane hosts,
+the launching of programs, the webhook), so the same fleet runs in the daemon, and on a fake clock in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from actors.actor import Actor, Address
+from actors.health import Health, Sample, SetHealth
+from actors.host import PaneHost
+from actors.launcher import Configure, Launcher, Launching
+from actors.leads import Leads, SetPushAll
+from actors.mail import Mail
+from actors.outage import OutagePolicy, Retune
+from actors.panes import Panes, follow, watch
+from actors.quarantine import Quarantine, SetCooldown
+from actors.roster import Members, Roster
+from fleetd.config import Config
+
+#: Delivers one event to a webhook: its URL and a JSON object.
+Post = Callable[[str, Mapping[str, object]], Awaitable[None]]
+
+
+class Fleet:
+    """Everything that owns state.
+
+    Args:
+        config: checked configuration.
+        hosts: pane hosts by name; the members' own and the one for leads' panes.
+        launching: starts a member's program.
+        post: delivers health events.
+    """
+
+    def __init__(self, config: Config, hosts: Mapping[str, PaneHost], launching: Launching, post: Post) -> None:
+        roster, leads, launcher = Address(), Address(), Address()
+        self._hosts = hosts
+        self.panes = Panes(hosts)
+        self.mail = Mail(roster=roster, leads=leads)
+        self.leads = Leads(config.push, panes=self.panes, mail=self.mail)
+        self.outage = OutagePolicy(config.outage, leads=self.leads, mail=self.mail)
+        self.quarantine = Quarantine(config.quarantine_ns, policy=self.outage, mail=self.mail)
+        self.roster = Roster(
+            policy=self.outage,
+            quarantine=self.quarantine,
+            leads=self.leads,
+            mail=self.mail,
+            launcher=launcher,
+            panes=self.panes,
+        )
+        self.launcher = Launcher(
+            launching, gate=self.quarantine, roster=self.roster, leads=self.leads, panes=self.panes
+        )
+        self.health = Health(config.health, sample=self._sample, post=post)
+        roster.bind(self.roster)
+        leads.bind(self.leads)
+        launcher.bind(self.launcher)
+        self.configure(config)
+
+    @property
+    def actors(self) -> tuple[Actor, ...]:
+        return (
+            self.panes,
+            self.mail,
+            self.leads,
+            self.outage,
+            self.quarantine,
+            self.roster,
+            self.launcher,
+            self.health,
+        )
+
+    def configure(self, config: Config) -> None:
+        """Put settings in force. What runs on the old ones (deadlines, members, patterns) stays as it is."""
+        self.launcher.tell(Configure(config.rooms(), config.placement))
+        self.leads.tell(SetPushAll(config.push))
+        self.outage.tell(Retune(config.outage))
+        self.quarantine.tell(SetCooldown(config.quarantine_ns))
+        self.health.tell(SetHealth(config.health))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run every actor until cancelled. A crash of any of them ends all; see :mod:`actors.supervise`."""
+        async with trio.open_nursery() as nursery:
+            for actor in self.actors:
+                nursery.start_soon(actor.run, name=actor.name)
+            nursery.start_soon(watch, self.panes, self._hosts, name="watch")
+            for host in self._hosts.values():
+                nursery.start_soon(follow, self.panes, host, name=f"follow:{host.name}")
+            task_status.started()
+
+    async def _sample(self) -> tuple[Sample, ...]:
+        members = await self.roster.ask(Members())
+        return tuple(Sample(member.identity.target, member.state, member.since_ns) for member in members)
