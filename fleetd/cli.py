@@ -1,0 +1,320 @@
+"""The command line: a client of the same door and the same tools as everybody else.
+
+Exit codes: 0 done, 1 refused or failed (the reason on stderr), 2 usage, 3 no daemon.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from fleetd import __version__
+from fleetd.client import NoDaemon, Refusal, connect
+from fleetd.rundir import RuntimeDirError, check_runtime_dir, runtime_dir, socket_path
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NO_DAEMON: Final = 3
+
+Arguments = argparse.Namespace
+Verb = Callable[[Arguments], int]
+
+
+class ToolVerb:
+    """A verb that is one tool: which arguments stand in place, and which are options."""
+
+    def __init__(
+        self,
+        tool: str,
+        *places: tuple[str, str],
+        options: Mapping[str, tuple[type, str]] | None = None,
+        flags: Mapping[str, str] | None = None,
+        help: str,
+    ) -> None:
+        self.tool = tool
+        #: Argument name in the tool, and how argparse counts it: ``""`` one, ``?`` optional, ``+`` several.
+        self.places = places
+        self.options = options or {}
+        self.flags = flags or {}
+        self.help = help
+
+
+TOOL_VERBS: Final[Mapping[str, ToolVerb]] = {
+    "list": ToolVerb("fleet_list", help="members, room, sends and questions"),
+    "profiles": ToolVerb("fleet_profiles", help="profiles, and which credentials are shut"),
+    "spawn": ToolVerb(
+        "fleet_spawn",
+        ("profile", "?"),
+        options={
+            "name": (str, "a name for the member"),
+            "cwd": (str, "the directory to work in (default: this one)"),
+            "prompt": (str, "the first prompt"),
+        },
+        flags={"worktree": "work in a fresh git worktree"},
+        help="start a member",
+    ),
+    "send": ToolVerb(
+        "fleet_send",
+        ("target", ""),
+        ("prompt", "+"),
+        options={
+            "waitSeconds": (float, "wait this long for the answer, at most 50"),
+            "timeoutSeconds": (int, "then the send ends timed_out"),
+        },
+        help="give a member a prompt (- reads it from standard input)",
+    ),
+    "wait": ToolVerb(
+        "fleet_wait",
+        ("tickets", "+"),
+        options={"waitSeconds": (float, "wait at most this long (default: until they end)")},
+        flags={"all": "wait for every one instead of the first"},
+        help="wait for sends to end",
+    ),
+    "collect": ToolVerb("fleet_collect", ("ticket", ""), options={"page": (int, "of a long answer")}, help="a result"),
+    "peek": ToolVerb(
+        "fleet_peek", ("target", ""), options={"lines": (int, "how many of the last lines")}, help="a member's screen"
+    ),
+    "answer": ToolVerb("fleet_answer", ("question", ""), ("text", "+"), help="answer a member's question"),
+    "interrupt": ToolVerb("fleet_interrupt", ("target", ""), help="stop a member's turn"),
+    "release": ToolVerb("fleet_release", ("target", ""), help="end a member"),
+    "explain": ToolVerb(
+        "fleet_explain", ("target", "?"), options={"ticket": (str, "a send instead")}, help="why, or what it shows now"
+    ),
+    "whoami": ToolVerb("fleet_whoami", help="who the daemon takes you for"),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The grammar of the command line."""
+    parser = argparse.ArgumentParser(prog="fleetd", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--version", action="version", version=f"fleetd {__version__}")
+    parser.add_argument("--runtime-dir", help="where the socket is (default: $FLEETD_RUNTIME_DIR, then XDG)")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, help: str, *, json_output: bool = True) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=help, description=help)
+        if json_output:
+            added.add_argument("--json", action="store_true", help="print one JSON object")
+        return added
+
+    up = verb("up", "start the daemon")
+    up.add_argument("--config", type=Path, help="the configuration file")
+    up.add_argument("--foreground", action="store_true", help="stay in this terminal (for a service manager)")
+    down = verb("down", "stop the daemon")
+    down.add_argument("--kill-members", action="store_true", help="end the members too")
+    verb("status", "is there a daemon, and which")
+    verb("reload", "read the configuration again")
+    attach = verb("attach", "see and drive a member's terminal", json_output=False)
+    attach.add_argument("target")
+    replay = verb("replay", "classify saved panes through the code that production runs")
+    replay.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    replay.add_argument("--agent", help="read them as this agent's screens, with its shipped patterns")
+    replay.add_argument("--profile", help="read them as this profile's screens, with its patterns")
+    replay.add_argument("--config", type=Path, help="where the profile stands")
+    replay.add_argument("--baseline", type=Path, help="what the pane showed before the prompt")
+    demo = verb("demo", "watch the outage story on real panes", json_output=False)
+    demo.add_argument("--host", choices=("tmux", "pty"), help="which terminal (default: tmux where there is one)")
+    demo.add_argument("--fast", action="store_true", help="a shorter cool-off")
+    verb("mcp", "serve MCP on standard input and output", json_output=False)
+    verb("prompt", "print the block for a lead's own CLAUDE.md or AGENTS.md", json_output=False)
+
+    for name, tool in TOOL_VERBS.items():
+        added = verb(name, tool.help)
+        for place, count in tool.places:
+            if count:
+                added.add_argument(place, nargs=count, metavar=place.rstrip("s").upper())
+            else:
+                added.add_argument(place, metavar=place.upper())
+        for option, (kind, text) in tool.options.items():
+            added.add_argument(f"--{_dashed(option)}", dest=option, type=kind, help=text)
+        for flag, text in tool.flags.items():
+            added.add_argument(f"--{_dashed(flag)}", dest=flag, action="store_true", help=text)
+    return parser
+
+
+def _dashed(name: str) -> str:
+    return "".join(f"-{ch.lower()}" if ch.isupper() else ch for ch in name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return VERBS.get(arguments.verb, run_tool)(arguments)
+    except NoDaemon as exc:
+        return _say(str(exc), NO_DAEMON)
+    except (Refusal, RuntimeDirError) as exc:
+        return _say(str(exc), FAILED)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain again when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _say(reason: str, code: int) -> int:
+    print(f"fleetd: {reason}", file=sys.stderr)
+    return code
+
+
+# -- verbs that are tools -------------------------------------------------------------------------------------------
+
+
+def run_tool(arguments: Arguments) -> int:
+    """Call the verb's tool and print its result."""
+    verb = TOOL_VERBS[arguments.verb]
+    params = _params(verb, arguments)
+    result = trio.run(_call, _socket(arguments), verb.tool, params)
+    if verb.tool == "fleet_wait" and arguments.waitSeconds is None:
+        while not result["isError"] and not _waited(result["structured"], every=arguments.all):
+            result = trio.run(_call, _socket(arguments), verb.tool, params)
+    return _print(arguments, result)
+
+
+def _waited(structured: Mapping[str, Any], *, every: bool) -> bool:
+    return not structured["running"] if every else bool(structured["ended"])
+
+
+def _params(verb: ToolVerb, arguments: Arguments) -> dict[str, Any]:
+    names = [*(place for place, _ in verb.places), *verb.options, *verb.flags]
+    params = {name: value for name in names if (value := getattr(arguments, name)) not in (None, False)}
+    for words in ("prompt", "text"):
+        if isinstance(params.get(words), list):
+            params[words] = sys.stdin.read() if params[words] == ["-"] else " ".join(params[words])
+    if verb.tool == "fleet_spawn":
+        params["cwd"] = str(Path(params.get("cwd", ".")).absolute())
+    return params
+
+
+async def _call(socket: Path, tool: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async with connect(socket) as client:
+        called: dict[str, Any] = await client.request("fleetd/call", {"tool": tool, "arguments": params})
+        return called
+
+
+def _print(arguments: Arguments, result: Mapping[str, Any]) -> int:
+    """One tool result; a failed one says its reason on stderr."""
+    structured, text = result["structured"], str(result["text"])
+    failed = bool(result["isError"])
+    if arguments.json:
+        print(json.dumps(structured, ensure_ascii=False))
+    elif not failed:
+        print(text)
+    if not failed:
+        return DONE
+    return _say(str(structured.get("reason") or structured.get("message") or text), FAILED)
+
+
+def _socket(arguments: Arguments) -> Path:
+    """The daemon's socket, in a directory that only this user can have made."""
+    directory = runtime_dir(arguments.runtime_dir, os.environ)
+    try:
+        check_runtime_dir(directory)
+    except FileNotFoundError:
+        raise NoDaemon(f"no daemon has run in {directory}: start it with fleetd up") from None
+    return socket_path(directory)
+
+
+# -- verbs about the daemon -----------------------------------------------------------------------------------------
+
+
+def _request(arguments: Arguments, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        async with connect(_socket(arguments)) as client:
+            answer: dict[str, Any] = await client.request(method, params)
+            return answer
+
+    return trio.run(ask)
+
+
+def _show(arguments: Arguments, answer: Mapping[str, Any], text: str) -> int:
+    print(json.dumps(answer, ensure_ascii=False) if arguments.json else text)
+    return DONE
+
+
+def _status(arguments: Arguments) -> int:
+    answer = _request(arguments, "fleetd/status")
+    text = (
+        f"fleetd {answer['version']}, pid {answer['pid']}, up {answer['uptimeSeconds']} s, host {answer['host']}, "
+        f"{answer['members']} members\nsocket {answer['socket']}\nconfig {answer['config'] or 'none'}"
+    )
+    return _show(arguments, answer, text)
+
+
+def _reload(arguments: Arguments) -> int:
+    answer = _request(arguments, "fleetd/reload")
+    applied = ", ".join(answer["applied"]) or "nothing"
+    lines = [f"applied: {applied}"]
+    if answer["deferred"]:
+        lines.append(f"waits for a restart: {', '.join(answer['deferred'])}")
+    return _show(arguments, answer, "\n".join(lines))
+
+
+def _down(arguments: Arguments) -> int:
+    answer = _request(arguments, "fleetd/down", {"killMembers": arguments.kill_members})
+    return _show(arguments, answer, str(answer["message"]))
+
+
+def _up(arguments: Arguments) -> int:
+    if arguments.foreground:
+        from fleetd.daemon import main as serve
+
+        return serve(arguments.runtime_dir, arguments.config)
+    from fleetd.start import StartFailed, start
+
+    try:
+        answer = start(arguments.runtime_dir, arguments.config)
+    except StartFailed as exc:
+        return _say(str(exc), FAILED)
+    return _show(arguments, answer, f"fleetd {answer['version']} is up, pid {answer['pid']}, host {answer['host']}")
+
+
+def _attach(arguments: Arguments) -> int:
+    from fleetd.attach import attach
+
+    return attach(_socket(arguments), arguments.target)
+
+
+def _mcp(arguments: Arguments) -> int:
+    from fleetd.mcp.bridge import main as bridge
+
+    return bridge(_socket(arguments))
+
+
+def _prompt(_arguments: Arguments) -> int:
+    print(Path(__file__).with_name("lead_prompt.md").read_text(encoding="utf-8"), end="")
+    return DONE
+
+
+def _replay(arguments: Arguments) -> int:
+    from fleetd.replay import replay
+
+    return replay(arguments)
+
+
+def _demo(arguments: Arguments) -> int:
+    from fleetd.demo import demo
+
+    return demo(host=arguments.host, fast=arguments.fast)
+
+
+VERBS: Final[Mapping[str, Verb]] = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "reload": _reload,
+    "attach": _attach,
+    "replay": _replay,
+    "demo": _demo,
+    "mcp": _mcp,
+    "prompt": _prompt,
+}

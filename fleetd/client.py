@@ -1,0 +1,77 @@
+"""The command line's side of the door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from fleetd.frames import LineStream
+from fleetd.jsonrpc import Envelope, request
+
+
+class NoDaemon(Exception):
+    """Nothing answers on the socket."""
+
+
+class Refusal(Exception):
+    """The daemon said no. ``data`` is what programs read; the message is for people."""
+
+    def __init__(self, message: str, data: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+class Client:
+    """One connection to the daemon. One request at a time."""
+
+    def __init__(self, lines: LineStream) -> None:
+        self._lines = lines
+        self._ids = 0
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Send a request and wait for its result.
+
+        Raises:
+            Refusal: the daemon refused it.
+            NoDaemon: the daemon went away before it answered; whether it did what was asked is not known.
+        """
+        self._ids += 1
+        self._lines.send(request(self._ids, method, dict(params or {})))
+        while (message := await self._lines.receive()) is not None:
+            if "method" in message:
+                continue
+            if "error" in message:
+                error = message["error"]
+                raise Refusal(str(error.get("message")), error.get("data") or {})
+            return message["result"]
+        raise NoDaemon("the daemon went away before it answered: look with fleetd status before you repeat it")
+
+    async def receive(self) -> Envelope | None:
+        """The next message of a connection that has become a stream (``fleetd attach``)."""
+        return await self._lines.receive()
+
+    def send(self, message: Envelope) -> bool:
+        return self._lines.send(message)
+
+
+@asynccontextmanager
+async def connect(socket: Path) -> AsyncIterator[Client]:
+    """A connection to the daemon behind ``socket``.
+
+    Raises:
+        NoDaemon: nothing listens there.
+    """
+    try:
+        stream = await trio.open_unix_socket(socket)
+    except OSError as exc:
+        raise NoDaemon(f"no daemon answers at {socket} ({exc.strerror}): start it with fleetd up") from None
+    async with stream:
+        lines = LineStream(stream, "daemon")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lines.write_out)
+            yield Client(lines)
+            nursery.cancel_scope.cancel()
