@@ -47,7 +47,7 @@ from actors.panes import (
 from actors.patterns import LEGACY, Patterns
 from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
 from actors.tracker import TurnTracker
-from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
+from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean, spoken
 
 #: Sends that may wait for one member.
 WAITING_SENDS: Final = 8
@@ -383,7 +383,7 @@ class Resolver(Actor):
             statuses.get(verdict.kind, Status.FAILED),
             text=text,
             truncated=truncated,
-            reason=reasons.get(verdict.kind, clean(verdict.line)),
+            reason=reasons.get(verdict.kind, spoken(verdict.line)),
             source=verdict.source,
             turn_ns=turn_ns,
             pattern=verdict.pattern,

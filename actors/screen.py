@@ -90,6 +90,8 @@ class Reading(msgspec.Struct, frozen=True):
     retrying: Retrying | None = None
     #: The turn was cut short by a key: the program says so.
     interrupted: bool = False
+    #: A prompt's echo stands on the screen: without one there is no turn to judge.
+    echoed: bool = True
 
     @property
     def ending(self) -> tuple[str, ...]:

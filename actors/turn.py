@@ -84,6 +84,14 @@ def clean(text: str, limit: int = REASON_CHARS) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def spoken(line: str) -> str:
+    """A line of a program's screen without the marks that the program draws before its words."""
+    words = line.lstrip()
+    while words and not (words[0].isalnum() or words[0] in "\"'`([{<"):
+        words = words[1:].lstrip()
+    return clean(words or line)
+
+
 def bounded(text: str, limit: int = ANSWER_BYTES) -> tuple[str, bool]:
     """An answer within ``limit`` bytes, and whether it was cut."""
     raw = text.encode("utf-8", "replace")

@@ -13,15 +13,15 @@ import signal
 import sys
 import termios
 import tty
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import trio
 
 from fleetd.client import Client, Refusal, connect
-from fleetd.jsonrpc import notification
 
 #: Ctrl-\\ : no agent program uses it, and shells take it for "quit".
 DETACH: Final = b"\x1c"
@@ -33,50 +33,61 @@ def attach(socket: Path, target: str) -> int:
         raise Refusal("fleetd attach needs a terminal on standard input and output", {})
     argv = trio.run(_attach, socket, target)
     if argv:
-        os.execvp(argv[0], argv)
+        os.execvp(argv[0], argv)  # noqa: S606  (this process becomes the tmux client)
     return 0
 
 
 async def _attach(socket: Path, target: str) -> list[str]:
     """Attach over the door; or return the command that attaches instead."""
-    async with connect(socket) as client:
+    async with connect(socket) as shown, connect(socket) as typed, trio.open_nursery() as nursery:
         columns, rows = shutil.get_terminal_size()
-        answer = await client.request("fleetd/attach", {"target": target, "columns": columns, "rows": rows})
-        if answer["kind"] == "exec":
-            return [str(word) for word in answer["argv"]]
-        print(f"attached to {target}; Ctrl-\\ detaches\r")
-        with _raw(sys.stdin.fileno()):
-            _write(answer["screen"])
-            await _relay(client)
-        print("\r\ndetached")
+        size = {"target": target, "columns": columns, "rows": rows}
+        with ExitStack() as terminal:
+            async for message in shown.exchange("fleetd/attach", size):
+                if message.get("method") == "fleetd/output":
+                    params = message["params"]
+                    if not nursery.child_tasks:
+                        print(f"attached to {target}; Ctrl-\\ detaches")
+                        terminal.enter_context(_raw(sys.stdin.fileno()))
+                        nursery.start_soon(_type, typed, params["view"], nursery.cancel_scope)
+                    _write(params["data"])
+                elif message["result"]["kind"] == "exec":
+                    return [str(word) for word in message["result"]["argv"]]
+            nursery.cancel_scope.cancel()
         return []
 
 
-async def _relay(client: Client) -> None:
+async def _type(client: Client, view: str, detach: trio.CancelScope) -> None:
+    """Pass on what the person types and the size of their terminal, until Ctrl-\\."""
+    requests: deque[tuple[str, dict[str, Any]]] = deque()
+    wake = trio.Event()
+
+    async def keys() -> None:
+        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as terminal:
+            async for data in terminal:
+                before, found, _ = bytes(data).partition(DETACH)
+                if before:
+                    requests.append(("fleetd/input", {"view": view, "data": _encode(before)}))
+                    wake.set()
+                if found:
+                    break
+        detach.cancel()
+
+    async def size() -> None:
+        with trio.open_signal_receiver(signal.SIGWINCH) as resized:
+            async for _ in resized:
+                columns, rows = shutil.get_terminal_size()
+                requests.append(("fleetd/resize", {"view": view, "columns": columns, "rows": rows}))
+                wake.set()
+
     async with trio.open_nursery() as nursery:
-
-        async def keys() -> None:
-            async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as terminal:
-                async for data in terminal:
-                    before, found, _ = bytes(data).partition(DETACH)
-                    if before:
-                        client.send(notification("fleetd/input", {"data": _encode(before)}))
-                    if found:
-                        break
-            nursery.cancel_scope.cancel()
-
-        async def size() -> None:
-            with trio.open_signal_receiver(signal.SIGWINCH) as resized:
-                async for _ in resized:
-                    columns, rows = shutil.get_terminal_size()
-                    client.send(notification("fleetd/resize", {"columns": columns, "rows": rows}))
-
         nursery.start_soon(keys)
         nursery.start_soon(size)
-        while (message := await client.receive()) is not None:
-            if message.get("method") == "fleetd/output":
-                _write(message["params"]["data"])
-        nursery.cancel_scope.cancel()
+        while True:
+            await wake.wait()
+            wake = trio.Event()
+            while requests:
+                await client.request(*requests.popleft())
 
 
 def _encode(data: bytes) -> str:

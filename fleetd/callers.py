@@ -18,3 +18,5 @@ class Caller(msgspec.Struct, frozen=True):
     role: Role
     #: The lead's identifier (``lead-1``) or the member's target (``m-4``).
     id: str
+    #: Where the calling process works, by the kernel's word; empty where that is not known.
+    cwd: str = ""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import trio
 
+from actors.supervise import leaf
 from fleetd import __version__
 from fleetd.client import NoDaemon, Refusal, connect
 from fleetd.rundir import RuntimeDirError, check_runtime_dir, runtime_dir, socket_path
@@ -23,6 +24,7 @@ DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 NO_DAEMON: Final = 3
+INTERRUPTED: Final = 130
 
 Arguments = argparse.Namespace
 Verb = Callable[[Arguments], int]
@@ -149,16 +151,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         return VERBS.get(arguments.verb, run_tool)(arguments)
-    except NoDaemon as exc:
-        return _say(str(exc), NO_DAEMON)
-    except (Refusal, RuntimeDirError) as exc:
-        return _say(str(exc), FAILED)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain again when it closes standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except BaseException as exc:
+        match leaf(exc):  # what is raised inside a connection comes wrapped in its nursery's group
+            case NoDaemon() as away:
+                return _say(str(away), NO_DAEMON)
+            case Refusal() | RuntimeDirError() as no:
+                return _say(str(no), FAILED)
+            case KeyboardInterrupt():
+                return INTERRUPTED
+            case BrokenPipeError():
+                # Whoever read our output has gone; Python would complain again when it closes standard output.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return FAILED
+            case _:
+                raise
 
 
 def _say(reason: str, code: int) -> int:
@@ -285,9 +291,12 @@ def _attach(arguments: Arguments) -> int:
 
 
 def _mcp(arguments: Arguments) -> int:
-    from fleetd.mcp.bridge import main as bridge
+    from fleetd.mcp.bridge import run_bridge, spawn_daemon
 
-    return bridge(_socket(arguments))
+    directory = runtime_dir(arguments.runtime_dir, os.environ)
+    # Through a process that ends at once: the daemon must not stand below the agent that happened to need it first.
+    up = [sys.executable, "-m", "fleetd", "--runtime-dir", str(directory), "up"]
+    return run_bridge(socket_path(directory), lambda: spawn_daemon(up))
 
 
 def _prompt(_arguments: Arguments) -> int:

@@ -39,20 +39,26 @@ class Client:
             Refusal: the daemon refused it.
             NoDaemon: the daemon went away before it answered; whether it did what was asked is not known.
         """
+        async for message in self.exchange(method, params):
+            if "result" in message:
+                return message["result"]
+        raise NoDaemon("the daemon went away before it answered: look with fleetd status before you repeat it")
+
+    async def exchange(self, method: str, params: Mapping[str, Any] | None = None) -> AsyncIterator[Envelope]:
+        """Send a request; yield what the daemon says meanwhile, and last its answer.
+
+        Raises:
+            Refusal: the daemon refused it.
+        """
         self._ids += 1
         self._lines.send(request(self._ids, method, dict(params or {})))
         while (message := await self._lines.receive()) is not None:
-            if "method" in message:
-                continue
             if "error" in message:
                 error = message["error"]
                 raise Refusal(str(error.get("message")), error.get("data") or {})
-            return message["result"]
-        raise NoDaemon("the daemon went away before it answered: look with fleetd status before you repeat it")
-
-    async def receive(self) -> Envelope | None:
-        """The next message of a connection that has become a stream (``fleetd attach``)."""
-        return await self._lines.receive()
+            yield message
+            if "result" in message:
+                return
 
     def send(self, message: Envelope) -> bool:
         return self._lines.send(message)

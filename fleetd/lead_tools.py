@@ -185,7 +185,7 @@ class SpawnArgs(Args, frozen=True):
         None
     )
     name: Annotated[str, Meta(description="a-z, 0-9, _ and -; unique among members.", max_length=64)] | None = None
-    cwd: Annotated[str, Meta(description="The directory to work in, absolute.")] = ""
+    cwd: Annotated[str, Meta(description="The directory to work in, absolute. Without it, yours.")] = ""
     worktree: Annotated[bool, Meta(description="Work in a fresh git worktree of cwd, on a branch of its own.")] = False
     prompt: Annotated[str, Meta(description="The first prompt.")] | None = None
 
@@ -193,7 +193,7 @@ class SpawnArgs(Args, frozen=True):
 async def fleet_spawn(on: Tooling, caller: Caller, args: SpawnArgs) -> views.SpawnedView:
     """Start a member. Refused with a cause and, where one is known, the seconds to wait."""
     spawned = await on.fleet.launcher.ask(
-        Spawn(caller.id, args.profile, args.name, args.cwd, args.worktree), within_s=60.0
+        Spawn(caller.id, args.profile, args.name, args.cwd or caller.cwd, args.worktree), within_s=60.0
     )
     ticket: str | UnsetType = UNSET
     if args.prompt is not None:
