@@ -55,16 +55,11 @@ def main(spec_path: str) -> int:
     signal.signal(signal.SIGTERM, forward)
     signal.signal(signal.SIGHUP, forward)
     write(status, f"started {pid}")
-    while True:
-        try:
-            _, ended = os.waitpid(pid, 0)
-            break
-        except InterruptedError:
-            continue
+    _, ended = os.waitpid(pid, 0)
     if os.WIFSIGNALED(ended):
-        number = os.WTERMSIG(ended)
-        write(status, f"killed {number}")
-        return 128 + number
+        killer = os.WTERMSIG(ended)
+        write(status, f"killed {killer}")
+        return 128 + killer
     code = os.WEXITSTATUS(ended)
     write(status, f"exited {code}")
     return code
