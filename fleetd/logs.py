@@ -34,7 +34,7 @@ class LogFile(RotatingFileHandler):
         super().__init__(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8", delay=False)
         self.lost = 0
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+    def handleError(self, record: logging.LogRecord) -> None:
         self.lost += 1
 
 

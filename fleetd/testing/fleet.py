@@ -17,11 +17,15 @@ from actors.roster import Find
 from fleetd.agents import ADAPTERS
 from fleetd.callers import Caller, Role
 from fleetd.config import Config, load
+from fleetd.connection import Connection, UnknownMethod
 from fleetd.coverage import by_profile, report
+from fleetd.door import Door
 from fleetd.fleet import Fleet
 from fleetd.hosts.memory import MemoryHost, MemoryPane, ScriptedAgent
+from fleetd.instructions import INSTRUCTIONS
 from fleetd.launching import setup_of
 from fleetd.lead_tools import Facts, Tooling
+from fleetd.peer import Peer
 from fleetd.testing.clock import advance
 from fleetd.toolbox import ToolResult
 from fleetd.tools import Tools
@@ -79,6 +83,7 @@ class FleetInMemory:
         self.posted: list[tuple[str, Mapping[str, object]]] = []
         self.fleet = Fleet(config, {self.host.name: self.host}, self, self._post)
         self.tools = Tools(Tooling(self.fleet, self._facts()))
+        self.door = Door(self.tools, self, self._identify, instructions=INSTRUCTIONS)
         self.launches: list[Order] = []
         self._clock = clock
         self._leads = 0
@@ -90,6 +95,14 @@ class FleetInMemory:
         argv = profile.command or ADAPTERS[str(profile.agent)].command
         pane = await self.host.open(PaneSpec(order.target, argv, dict(profile.env), order.cwd or "/"))
         return Launched(pane, setup_of(profile), order.cwd or "/")
+
+    async def control(self, caller: Caller, method: str, params: Mapping[str, Any], connection: Connection) -> object:
+        """See :class:`fleetd.connection.Controls`: a fleet in memory has no methods beside its tools."""
+        raise UnknownMethod
+
+    async def _identify(self, peer: Peer) -> Caller:
+        """Clients in memory come with their caller: no process is ever looked at."""
+        raise AssertionError(f"a real process has connected to a fleet in memory: {peer}")
 
     async def _post(self, url: str, event: Mapping[str, object]) -> None:
         self.posted.append((url, event))
@@ -127,10 +140,15 @@ class FleetInMemory:
 
     async def spawn(self, lead: Lead, profile: str | None = None, **more: Any) -> str:
         """A member that is ready; its target."""
+        target = await self.spawn_at_once(lead, profile, **more)
+        await self.advance(1)
+        return target
+
+    async def spawn_at_once(self, lead: Lead, profile: str | None = None, **more: Any) -> str:
+        """A member that has just been started; its target."""
         arguments = more if profile is None else {"profile": profile, **more}
         spawned = await lead.call("fleet_spawn", **arguments)
         assert "error" not in spawned, spawned["message"]
-        await self.advance(1)
         return str(spawned["target"])
 
     def agent(self, target: str) -> ScriptedAgent:
