@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fleetd.config import Config, Profile
+from fleetd.config import Config
+from fleetd.profiles import Profile
 from fleetd.views import Coverage
 
 

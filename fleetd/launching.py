@@ -16,8 +16,9 @@ from actors.resolver import Setup
 from actors.screen import Grammar
 from fleetd.agents import ADAPTERS
 from fleetd.agents.generic import GenericGrammar, generic_typing
-from fleetd.config import Config, Profile
+from fleetd.config import Config
 from fleetd.environment import MissingVariable, member_environment
+from fleetd.profiles import Profile
 from fleetd.worktree import add_worktree
 
 #: Wide enough that programs wrap little, tall enough that a whole turn stays on the screen.

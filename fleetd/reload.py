@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from fleetd.config import Config, Profile
+from fleetd.config import Config
+from fleetd.profiles import Profile
 
 #: Key path and attribute of what a reload applies.
 _APPLIED: Final = {

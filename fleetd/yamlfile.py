@@ -6,8 +6,7 @@ takes only PyYAML's *events*, which still know how each value was written, and d
 
 * refused while reading: duplicate keys, anchors and aliases, merge keys, tags, a second document, keys that are not
   strings, control characters, and whatever exceeds one of the bounds below;
-* nothing has a type until somebody asks for one. :func:`string`, :func:`integer`, :func:`seconds` and :func:`boolean`
-  take a node, look at its text and at its quotes, and refuse what could be read in two ways.
+* nothing has a type until somebody asks for one; see :mod:`fleetd.yamlvalues`.
 
 Every refusal is a :class:`YamlError` with the key path (``profiles.claude-a.command[2]``), the line counted from 1, and
 a sentence. Free text (a variable's value, a word of a command) is never in it: it may be a secret.
@@ -19,15 +18,13 @@ second on the worst of files.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import yaml
 from yaml.reader import ReaderError
 from yaml.resolver import Resolver
-
-from actors.clock import NS_PER_S
 
 #: Bytes of one file.
 MAX_BYTES: Final = 256 * 1024
@@ -52,8 +49,6 @@ _RETYPED_ELSEWHERE: Final = re.compile(
     r"[yYnN]|0o[0-7]+|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII
 )
 _KINDS: Final = {"bool": "a boolean", "null": "nothing", "timestamp": "a date", "merge": "a merge", "value": "a marker"}
-_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
-_SECONDS: Final = re.compile(r"(0|[1-9][0-9]{0,17})(?:\.([0-9]{1,9}))?", re.ASCII)
 _RESOLVER: Final[Any] = Resolver()
 
 
@@ -223,9 +218,6 @@ def _checked(text: str, key: str, line: int) -> str:
     )
 
 
-# -- from nodes to values -------------------------------------------------------------------------------------------
-
-
 def retyped(text: str) -> str | None:
     """What YAML makes of a text without quotes, if not a string: in version 1.1 or 1.2, whoever reads it."""
     kind = str(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False))).rpartition(":")[2]
@@ -234,96 +226,25 @@ def retyped(text: str) -> str | None:
     return _KINDS.get(kind, "a number")
 
 
-def table(node: Node) -> Mapping[str, Node]:
-    """A mapping's entries; none where nothing is written."""
-    if isinstance(node, Table):
-        return node.entries
-    if isinstance(node, Scalar) and node.absent:
-        return {}
-    raise YamlError.at(node, f"a mapping (key: value) is wanted here, found {_kind(node)}")
-
-
-def items(node: Node) -> tuple[Node, ...]:
-    """A list's items; none where nothing is written."""
-    if isinstance(node, Listing):
-        return node.items
-    if isinstance(node, Scalar) and node.absent:
-        return ()
-    raise YamlError.at(node, f"a list ([one, two]) is wanted here, found {_kind(node)}")
-
-
-def string(node: Node) -> str:
-    """A string: quoted, or a text that nobody reads as anything else."""
-    if not isinstance(node, Scalar):
-        raise YamlError.at(node, f"a string is wanted here, found {_kind(node)}: put the text in quotes")
-    if node.absent:
-        raise YamlError.at(node, "it has no value: write a string, or delete the key")
-    if node.plain and (kind := retyped(node.text)) is not None:
-        raise YamlError.at(node, f"a string is wanted, and the text, unquoted, is {kind} to YAML: put it in quotes")
-    return node.text
-
-
-def choice(node: Node, options: Sequence[str]) -> str:
-    """One of some words."""
-    chosen = string(node)
-    if chosen not in options:
-        raise YamlError.at(node, f"one of {', '.join(options)} is wanted, found {shown(chosen)}")
-    return chosen
-
-
-def boolean(node: Node) -> bool:
-    if isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
-        return node.text == "true"
-    raise YamlError.at(node, f"a boolean is wanted, true or false in lower case without quotes, found {_found(node)}")
-
-
-def integer(node: Node, low: int, high: int) -> int:
-    if isinstance(node, Scalar) and node.plain and _INTEGER.fullmatch(node.text) and low <= int(node.text) <= high:
-        return int(node.text)
-    raise YamlError.at(
-        node,
-        f"an integer from {low} to {high} is wanted, decimal digits without quotes or a leading zero, "
-        f"found {_found(node)}",
-    )
-
-
-def seconds(node: Node, low_ns: int, high_ns: int) -> int:
-    """Seconds, with up to nine decimals, as nanoseconds: exactly, without a float in between."""
-    found = _SECONDS.fullmatch(node.text) if isinstance(node, Scalar) and node.plain else None
-    if found is not None:
-        ns = int(found[1]) * NS_PER_S + int((found[2] or "").ljust(9, "0"))
-        if low_ns <= ns <= high_ns:
-            return ns
-    raise YamlError.at(
-        node,
-        f"seconds from {_decimal(low_ns)} to {_decimal(high_ns)} are wanted, written like 60 or 0.5 without quotes, "
-        f"found {_found(node)}",
-    )
-
-
-# -- words for errors -----------------------------------------------------------------------------------------------
-
-
 def shown(text: str, chars: int = SHOWN_CHARS) -> str:
     """A text of the file in one line of an error: short, and escaped unless it is printable."""
     cut = text if len(text) <= chars else f"{text[:chars]}..."
     return cut if cut.isprintable() else ascii(cut)
 
 
-def _kind(node: Node) -> str:
+def table(node: Node) -> Mapping[str, Node]:
+    """A mapping's entries; none where nothing is written."""
+    if isinstance(node, Table):
+        return node.entries
+    if isinstance(node, Scalar) and node.absent:
+        return {}
+    raise YamlError.at(node, f"a mapping (key: value) is wanted here, found {kind_of(node)}")
+
+
+def kind_of(node: Node) -> str:
+    """What a node is, for errors."""
     if isinstance(node, Table):
         return "a mapping"
     if isinstance(node, Listing):
         return "a list"
     return "nothing" if node.absent else "a single value"
-
-
-def _found(node: Node) -> str:
-    if not isinstance(node, Scalar) or node.absent:
-        return _kind(node)
-    return shown(node.text) if node.plain else f'the string "{shown(node.text)}"'
-
-
-def _decimal(ns: int) -> str:
-    whole, rest = divmod(ns, NS_PER_S)
-    return f"{whole}.{rest:09}".rstrip("0").rstrip(".")

@@ -17,7 +17,8 @@ from actors.outage import OutageSettings
 from actors.patterns import LEGACY_ERROR, Pattern, Patterns
 from actors.placement import PolicyName
 from actors.push import PushSettings
-from fleetd.config import Config, ConfigError, HostName, Profile, find, load, read
+from fleetd.config import Config, ConfigError, HostName, find, load, read
+from fleetd.profiles import Profile
 
 NS = 1_000_000_000
 EXAMPLE = Path(__file__).parent.parent / "fleetd.example.yaml"

@@ -29,5 +29,12 @@ def test_the_block_is_byte_identical_in_claude_md_and_the_use_case_page(capsys: 
 @pytest.mark.criterion("U5.16")
 def test_the_block_tells_leads_how_a_cool_off_is_reported() -> None:
     text = block("CLAUDE.md").decode()
-    for word in ("fleet_profiles", "`coolingOff`", "fleet_list", "`coolingOffForSeconds`", "`free: 0`", "`credentialId`"):
+    for word in (
+        "fleet_profiles",
+        "`coolingOff`",
+        "fleet_list",
+        "`coolingOffForSeconds`",
+        "`free: 0`",
+        "`credentialId`",
+    ):
         assert word in text

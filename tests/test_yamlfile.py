@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetd import yamlfile
-from fleetd.yamlfile import Listing, Node, Scalar, Table, YamlError, boolean, choice, integer, parse, seconds, string
+from fleetd import yamlfile, yamlvalues
+from fleetd.yamlfile import Listing, Node, Scalar, Table, YamlError, parse
+from fleetd.yamlvalues import boolean, choice, integer, seconds, string
 
 NS = 1_000_000_000
 
@@ -274,13 +275,13 @@ def test_a_mapping_is_wanted_where_one_is_read(read: Callable[[Node], object], t
 @pytest.mark.parametrize("text", ["{x: y}", "x", "''"])
 def test_a_list_is_wanted_where_one_is_read(text: str) -> None:
     with pytest.raises(YamlError, match="a list"):
-        yamlfile.items(value(text))
+        yamlvalues.items(value(text))
 
 
 def test_a_section_whose_lines_are_all_commented_out_is_empty() -> None:
     node = parse(b"a:\n  # b: 1\n").entries["a"]
     assert yamlfile.table(node) == {}
-    assert yamlfile.items(node) == ()
+    assert yamlvalues.items(node) == ()
 
 
 def test_a_choice_names_its_words() -> None:

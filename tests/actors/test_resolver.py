@@ -125,7 +125,7 @@ def test_a_profiles_own_pattern_on_an_answer_block_fails_the_send(bench: Bench) 
     bench.begin()
     bench.rests_on("idle", "> prompt", "* the backend down again", after_s=5)
     assert (bench.outcome.status, bench.outcome.source) == (Status.BACKEND_ERROR, Source.BLOCK)
-    assert (bench.outcome.reason, bench.outcome.pattern) == ("* the backend down again", "errorPattern")
+    assert (bench.outcome.reason, bench.outcome.pattern) == ("the backend down again", "errorPattern")
 
 
 @pytest.mark.criterion("U1.2")
