@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ FAILED: Final = 1
 USAGE: Final = 2
 NO_DAEMON: Final = 3
 INTERRUPTED: Final = 130
+
+#: What a daemon is given to end its members and itself, in seconds.
+END_S: Final = 30.0
 
 Arguments = argparse.Namespace
 Verb = Callable[[Arguments], int]
@@ -266,7 +270,15 @@ def _reload(arguments: Arguments) -> int:
 
 
 def _down(arguments: Arguments) -> int:
-    answer = _request(arguments, "fleetd/down", {"killMembers": arguments.kill_members})
+    """Ask the daemon to end, and wait until its process has."""
+    process = os.pidfd_open(int(_request(arguments, "fleetd/status")["pid"]))
+    try:
+        answer = _request(arguments, "fleetd/down", {"killMembers": arguments.kill_members})
+        ended, _, _ = select.select([process], [], [], END_S)
+    finally:
+        os.close(process)
+    if not ended:
+        return _say(f"the daemon has not ended within {END_S:g} s: see its log", FAILED)
     return _show(arguments, answer, str(answer["message"]))
 
 

@@ -91,7 +91,7 @@ class DaemonControls:
         *,
         status: Callable[[int], Status],
         reload: Callable[[], Awaitable[ReloadPlan]],
-        down: Callable[[bool], str],
+        down: Callable[[bool, Connection], str],
     ) -> None:
         self._fleet = fleet
         self._toolbox = toolbox
@@ -115,7 +115,7 @@ class DaemonControls:
                 plan = await self._reload()
                 return {"applied": list(plan.applied), "deferred": list(plan.deferred)}
             case "fleetd/down":
-                return {"message": self._down(params.get("killMembers") is True)}
+                return {"message": self._down(params.get("killMembers") is True, connection)}
             case "fleetd/attach":
                 return await self._show(params, connection)
             case "fleetd/input":

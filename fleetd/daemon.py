@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -58,6 +59,9 @@ from fleetd.tools import Tools
 from fleetd.webhook import post
 
 log = logging.getLogger("fleetd.daemon")
+
+#: What a client that asked for the end is given to take the answer, in seconds.
+LAST_WORD_S: Final = 1.0
 
 
 class BadConfig(Refused):
@@ -208,15 +212,25 @@ class Daemon:
             log.info(sentence)
         return planned
 
-    def down(self, kill_members: bool) -> str:
-        """Begin to end; say what becomes of the members."""
-        self._kill_members = kill_members
+    def end(self) -> None:
+        """End; members live on where the host lets them."""
         self._ending.set()
+
+    def down(self, kill_members: bool, connection: Connection) -> str:
+        """End as soon as whoever asked has the answer; say what becomes of the members."""
+        self._kill_members = kill_members
+        assert self._nursery is not None
+        self._nursery.start_soon(self._end_after, connection)
         if kill_members:
             return "fleetd ends, and its members with it"
         if self.host.outlives_daemon:
             return "fleetd ends; its members live on in tmux"
         return "fleetd ends; its members end with it, because their terminals are the daemon's own"
+
+    async def _end_after(self, connection: Connection) -> None:
+        with trio.move_on_after(LAST_WORD_S):
+            await connection.closed.wait()
+        self.end()
 
     def command(self, pane: PaneRef) -> list[str] | None:
         """See :class:`fleetd.controls.AttachHow`."""
@@ -255,7 +269,7 @@ class Daemon:
                     case signal.SIGUSR1:
                         self._dump()
                     case _:
-                        self.down(False)
+                        self.end()
 
     def _dump(self) -> None:
         for actor in self.fleet.actors:

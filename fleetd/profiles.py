@@ -12,8 +12,8 @@ import msgspec
 from actors.clock import NS_PER_S, from_seconds
 from actors.patterns import LEGACY_ERROR, BadPattern, Pattern, Patterns
 from actors.resolver import MIN_TURN_S
-from fleetd.yamlfile import Node, Scalar, YamlError, shown
-from fleetd.yamlvalues import Key, integer, items, seconds, string, table, values
+from fleetd.yamlfile import Node, Scalar, YamlError, shown, table
+from fleetd.yamlvalues import Key, integer, items, seconds, string, values
 
 CAPACITY: Final = (1, 64)
 #: 0 switches the floor off, for programs that answer at once.

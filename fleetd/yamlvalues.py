@@ -1,4 +1,4 @@
-"""Values out of YAML nodes. Each reader knows the type that it is asked for, and refuses what is open to two readings."""
+"""Values out of YAML nodes. Each reader knows the type that it is asked for, and refuses what can be read two ways."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from trio_util import periodic
 
 from actors.host import PaneRef
 from actors.panes import Look
@@ -67,9 +67,9 @@ class Running:
 
     async def until(self, true: Callable[[], Awaitable[bool]], what: str) -> None:
         with trio.move_on_after(PATIENCE_S):
-            while not await true():
-                await trio.sleep(0.05)
-            return
+            async for _ in periodic(0.05):
+                if await true():
+                    return
         raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
 
     async def until_state(self, target: str, state: str) -> None:
@@ -106,8 +106,4 @@ async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         yield running
         if isinstance(host, TmuxHost):
             await host.kill_server()
-        daemon.down(False)
-
-
-def python(*argv: str) -> list[str]:
-    return [sys.executable, *argv]
+        daemon.end()
