@@ -13,6 +13,7 @@ What is typed is cleaned first: control characters could end the paste's bracket
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -32,17 +33,22 @@ WAIT_S: Final = 0.25
 BREATH_S: Final = 0.2
 #: How long the pasted text may take to show in the input line.
 ECHO_S: Final = 2.0
+#: How long a paste may take to show anything at all, in seconds.
+LOST_S: Final = 8.0
 #: How long a turn may take to begin after Enter, before Enter is pressed again.
 BEGIN_S: Final = 3.0
 ENTERS: Final = 3
 #: How long a person may scroll in a member's pane before copy mode is ended for them.
 MODE_S: Final = 10.0
+#: How long a person may scroll while a prompt waits for its Enter, in seconds.
+SCROLLED_S: Final = 60.0
 #: A screen of a program without idle pattern that stands this long counts as idle, in nanoseconds.
 STILL_NS: Final = 3_000_000_000
 
 #: A first character that programs take as a command of their own, and the word that is put before it.
 COMMAND_PREFIXES: Final = ("/", "!", "#", "@", "\\")
 GUARD: Final = "Task: "
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class NotTyped(Exception):
@@ -74,13 +80,13 @@ class Typing(msgspec.Struct, frozen=True):
 
 
 def sanitise(text: str) -> str:
-    """The text without anything that a terminal or a program could take for a key.
+    """The text without anything that a terminal or a program could take for a key, or that no terminal can take.
 
-    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL and C1 go; so do trailing blanks.
+    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL, C1 and lone surrogates go; so do
+    trailing blanks.
     """
     unified = text.replace("\r\n", "\n").replace("\r", "\n")
-    kept = "".join(ch for ch in unified if ch in "\n\t" or not (ord(ch) < 0x20 or 0x7F <= ord(ch) <= 0x9F))
-    return kept.strip("\n").rstrip()
+    return "".join(ch for ch in unified if ch in "\n\t" or not _CONTROL.match(ch)).strip("\n").rstrip()
 
 
 def guarded(text: str) -> str:
@@ -166,7 +172,7 @@ class Injection:
         prompt = guarded(sanitise(text() if callable(text) else text))
         if not prompt:
             raise NotTyped("the prompt is empty once its control characters are removed", retry=False)
-        if not (self._typing.multiline or before.bracketed):
+        if before.bracketed is False or not (self._typing.multiline or before.bracketed):
             prompt = " ".join(part.strip() for part in prompt.split("\n") if part.strip())
         sent = Sent(prompt, before)
         try:
@@ -175,7 +181,11 @@ class Injection:
             raise NotTyped("a person scrolls in its pane", retry=True) from None
         except (PaneGone, PaneDead) as gone:
             raise NotTyped(str(gone), retry=False) from None
-        await self._see(ECHO_S, lambda frame, _: self._arrived(frame, sent))
+        # It may show as something that nobody foresaw; but where nothing shows at all, nothing arrived.
+        if not await self._see(ECHO_S, partial(self._arrived, sent)) and not await self._see(
+            LOST_S, lambda frame, _: frame.lines != before.lines
+        ):
+            raise NotTyped("what was pasted does not show: its input line was not live", retry=False)
         await trio.sleep(BREATH_S)
         for _ in range(ENTERS):
             at_enter = await self._enter()
@@ -184,16 +194,21 @@ class Injection:
                 return Typed(sent, at_ns)
         raise NotTyped(f"the prompt stands in its input line and {ENTERS} Enters did not submit it", retry=False)
 
-    async def _enter(self) -> Frame:
+    async def _enter(self) -> tuple[Frame, Reading]:
         """Press Enter, unless a dialog has come up: Enter there would choose something. Returns the screen before."""
+        deadline = trio.current_time() + SCROLLED_S
         while True:
             frame, reading = await self.look()
             if not reading.input_open and reading.state is State.BLOCKED:
                 raise NotTyped("a dialog came up while the prompt was typed; its text may be lost", retry=False)
             try:
                 await self._host.press(self._pane, "Enter")
-                return frame
+                return frame, reading
             except PaneInMode:
+                if trio.current_time() >= deadline:
+                    raise NotTyped(
+                        "the prompt stands in its input line, and a person scrolls in its pane", retry=False
+                    ) from None
                 await trio.sleep(MODE_S)
                 if self._own:
                     await self._host.leave_mode(self._pane)
@@ -209,7 +224,7 @@ class Injection:
                 await trio.sleep(LOOK_S)
         return False
 
-    def _arrived(self, frame: Frame, sent: Sent) -> bool:
+    def _arrived(self, sent: Sent, frame: Frame, _: Reading) -> bool:
         """The end of the prompt, or the program's placeholder for it, is on the screen."""
         if frame.lines == sent.before.lines:
             return False
@@ -220,8 +235,14 @@ class Injection:
         return tail in "".join(text.split())
 
     @staticmethod
-    def _begun(at_enter: Frame, frame: Frame, reading: Reading) -> bool:
-        """The turn runs or asks something, or has come and gone: the input line is empty and the screen moved."""
-        if reading.state is State.BUSY or not reading.input_open:
+    def _begun(at_enter: tuple[Frame, Reading], frame: Frame, reading: Reading) -> bool:
+        """The turn runs or asks something, or has come and gone: the input line is empty and the screen moved.
+
+        Only a change counts: to a program that is known by its idle line alone, a draft looks busy already.
+        """
+        before, read_before = at_enter
+        if reading.state is State.BUSY and read_before.state is not State.BUSY:
             return True
-        return frame.lines != at_enter.lines and not reading.draft
+        if not reading.input_open and read_before.input_open:
+            return True
+        return frame.lines != before.lines and not reading.draft

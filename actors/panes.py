@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Final
 
 import outcome
@@ -118,6 +119,7 @@ class HostSaw(Message, frozen=True):
 
 class _JobDone(Message, frozen=True):
     pane: PaneRef
+    result: outcome.Outcome[None]
 
 
 class _Looked(Message, frozen=True):
@@ -225,7 +227,9 @@ class Panes(Actor):
                 self._answer_look(ask, result)
             case HostSaw(ended=ended):
                 self._ended(ended)
-            case _JobDone(pane=pane):
+            case _JobDone(pane=pane, result=result):
+                if isinstance(result, outcome.Error):
+                    self.log.error("a job in pane %s crashed", pane.id, exc_info=result.error)
                 self._next(pane)
             case _:
                 raise self.unknown(message)
@@ -243,13 +247,13 @@ class Panes(Actor):
         jobs = self._jobs.setdefault(pane, deque())
         jobs.append(job)
         if len(jobs) == 1:
-            self.start(job.run, lambda _: _JobDone(pane), "job")
+            self.start(job.run, lambda result: _JobDone(pane, result), "job")
 
     def _next(self, pane: PaneRef) -> None:
         jobs = self._jobs[pane]
         jobs.popleft()
         if jobs:
-            self.start(jobs[0].run, lambda _: _JobDone(pane), "job")
+            self.start(jobs[0].run, lambda result: _JobDone(pane, result), "job")
         else:
             del self._jobs[pane]
 
@@ -263,6 +267,10 @@ class Panes(Actor):
             answer = PromptNotTyped(ask.job, str(no), retry=no.retry)
         except (HostError, PaneMissing) as broken:
             answer = PromptNotTyped(ask.job, f"the terminal failed: {broken}", unknown=True)
+        except Exception as bug:
+            # A mistake of ours in one pane's screen touches that pane's prompt and nothing else.
+            log.exception("typing crashed", extra={"fleet_pane": ask.pane.id})
+            answer = PromptNotTyped(ask.job, f"internal error: {bug!r}", unknown=True)
         tell_if_alive(ask.back, answer)
 
     async def _press(self, ask: PressKeys) -> None:
@@ -299,23 +307,28 @@ class Panes(Actor):
 
 async def watch(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
     """Capture the watched panes for ever, all of one host in one go, each :data:`POLL_S`."""
-    async for _ in periodic(POLL_S):
-        watched = await panes.ask(Watched())
-        by_host: dict[str, list[PaneRef]] = {}
-        for pane in watched:
-            by_host.setdefault(pane.host, []).append(pane)
-        for name, refs in by_host.items():
+    async with aclosing(periodic(POLL_S)) as ticks:
+        async for _ in ticks:
+            await _look_once(panes, hosts)
+
+
+async def _look_once(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
+    watched = await panes.ask(Watched())
+    by_host: dict[str, list[PaneRef]] = {}
+    for pane in watched:
+        by_host.setdefault(pane.host, []).append(pane)
+    for name, refs in by_host.items():
+        try:
+            frames = await hosts[name].capture(refs)
+        except HostError as broken:
+            # No answer from a terminal says nothing about the members in it.
+            log.warning("capture failed", extra={"fleet_host": name, "fleet_reason": str(broken)})
+            continue
+        for pane, frame in frames.items():
             try:
-                frames = await hosts[name].capture(refs)
-            except HostError as broken:
-                # No answer from a terminal says nothing about the members in it.
-                log.warning("capture failed", extra={"fleet_host": name, "fleet_reason": str(broken)})
-                continue
-            for pane, frame in frames.items():
-                try:
-                    await watched[pane].ask(Observed(frame))
-                except (ActorDead, Unanswered) as gone:
-                    log.debug("frame not taken", extra={"fleet_pane": pane.id, "fleet_reason": str(gone)})
+                await watched[pane].ask(Observed(frame))
+            except (ActorDead, Unanswered) as gone:
+                log.debug("frame not taken", extra={"fleet_pane": pane.id, "fleet_reason": str(gone)})
 
 
 async def follow(

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import trio
-from trio_util import periodic
 
 from actors.host import PaneRef
 from actors.panes import Look
@@ -144,9 +143,10 @@ class _Story:
     async def _until_some(self, look: Callable[[], Awaitable[list[str]]], missing: str, within_s: float) -> list[str]:
         """Look until there is something."""
         with trio.move_on_after(within_s):
-            async for _ in periodic(0.1):
+            while True:
                 if seen := await look():
                     return seen
+                await trio.sleep(0.1)
         raise NotSo(f"{missing} within {within_s:g} s")
 
     async def tell(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio_util import periodic
 
 from actors.host import PaneRef
 from actors.panes import Look
@@ -40,6 +39,8 @@ class Running:
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon
         self.lead = Caller(Role.LEAD, "lead-1", "/")
+        #: A lead whose notices nobody counts.
+        self.nobody = Caller(Role.LEAD, "lead-1", "/")
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """A tool call, whatever comes of it."""
@@ -67,9 +68,10 @@ class Running:
 
     async def until(self, true: Callable[[], Awaitable[bool]], what: str) -> None:
         with trio.move_on_after(PATIENCE_S):
-            async for _ in periodic(0.05):
+            while True:
                 if await true():
                     return
+                await trio.sleep(0.05)
         raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
 
     async def until_state(self, target: str, state: str) -> None:
