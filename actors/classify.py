@@ -8,12 +8,14 @@ because one line can match both and the two have different consequences.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
+from actors.clock import to_seconds
 from actors.patterns import Patterns
-from actors.screen import Reading, Sent
-from actors.turn import Considered, Source
+from actors.screen import Frame, Reading, Sent
+from actors.turn import Considered, Outcome, Source, Status, bounded, clean, spoken
 
 
 class Kind(StrEnum):
@@ -83,3 +85,37 @@ def classify(
         considered.append(Considered("answer", "none on the screen"))
         return Verdict(Kind.EMPTY, source, considered=tuple(considered))
     return Verdict(Kind.COMPLETED, source, considered=tuple(considered))
+
+
+#: Lines of the judged frame kept with a verdict.
+EXPLAIN_LINES: Final = 40
+
+_STATUS: Final = {
+    Kind.EXHAUSTED: Status.EXHAUSTED,
+    Kind.BACKEND_ERROR: Status.BACKEND_ERROR,
+    Kind.INTERRUPTED: Status.INTERRUPTED,
+    Kind.COMPLETED: Status.COMPLETED,
+}
+
+
+def outcome_of(verdict: Verdict, frame: Frame, reading: Reading, turn_ns: int, floor_ns: int) -> Outcome:
+    """What a scraped verdict makes of its send. A verdict without a status of its own is a generic failure."""
+    reasons = {
+        Kind.INTERRUPTED: "somebody stopped the turn in its pane",
+        Kind.EMPTY: "the turn ended without an answer",
+        Kind.TOO_FAST: f"the turn ended after {to_seconds(turn_ns):.1f} s, under the floor of {to_seconds(floor_ns):g} s",
+        Kind.COMPLETED: "",
+    }
+    text, truncated = bounded(reading.answer) if verdict.kind is Kind.COMPLETED else ("", False)
+    return Outcome(
+        _STATUS.get(verdict.kind, Status.FAILED),
+        text=text,
+        truncated=truncated,
+        reason=reasons.get(verdict.kind, spoken(verdict.line)),
+        source=verdict.source,
+        turn_ns=turn_ns,
+        pattern=verdict.pattern,
+        line=clean(verdict.line),
+        frame=tuple(frame.lines[-EXPLAIN_LINES:]),
+        considered=verdict.considered,
+    )

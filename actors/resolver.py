@@ -26,8 +26,8 @@ import msgspec
 import trio
 
 from actors.actor import Actor, Ask, Message, Refused, Tells
-from actors.classify import Kind, Verdict, classify
-from actors.clock import NS_PER_S, from_seconds, to_seconds
+from actors.classify import Kind, Verdict, classify, outcome_of
+from actors.clock import NS_PER_S, from_seconds
 from actors.gate import GateCheck, GateRead, exhausted_text
 from actors.host import PaneRef
 from actors.inject import STILL_NS, Typing
@@ -47,7 +47,7 @@ from actors.panes import (
 from actors.patterns import LEGACY, Patterns
 from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
 from actors.tracker import TurnTracker
-from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean, spoken
+from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
 
 #: Sends that may wait for one member.
 WAITING_SENDS: Final = 8
@@ -55,8 +55,6 @@ WAITING_SENDS: Final = 8
 MIN_TURN_S: Final = 2.0
 #: How long a prompt waits for the member's input line to be free (a person's draft, a dialog), in seconds.
 PATIENCE_S: Final = 60.0
-#: Lines of the judged frame kept with a verdict.
-EXPLAIN_LINES: Final = 40
 
 
 class NoOpenTurn(Refused):
@@ -355,42 +353,13 @@ class Resolver(Actor):
         if turn.settled:
             self._lost("scrape")
         else:
-            self._settle(turn, self._outcome(verdict, frame, reading, turn_ns))
+            self._settle(turn, outcome_of(verdict, frame, reading, turn_ns, self._setup.min_turn_ns))
         if self._closed is None:
             self._outlet.tell(TurnDone(self.target))
             self._rest()
 
     def _classify(self, frame: Frame, reading: Reading, sent: Sent | None, *, fast: bool) -> Verdict:
         return classify(reading, self._setup.patterns, width=frame.width, sent=sent, screen=frame.lines, fast=fast)
-
-    def _outcome(self, verdict: Verdict, frame: Frame, reading: Reading, turn_ns: int) -> Outcome:
-        statuses = {
-            Kind.EXHAUSTED: Status.EXHAUSTED,
-            Kind.BACKEND_ERROR: Status.BACKEND_ERROR,
-            Kind.INTERRUPTED: Status.INTERRUPTED,
-            Kind.COMPLETED: Status.COMPLETED,
-        }
-        floor_s = to_seconds(self._setup.min_turn_ns)
-        reasons = {
-            Kind.INTERRUPTED: "somebody stopped the turn in its pane",
-            Kind.EMPTY: "the turn ended without an answer",
-            Kind.TOO_FAST: f"the turn ended after {to_seconds(turn_ns):.1f} s, under the floor of {floor_s:g} s",
-            Kind.COMPLETED: "",
-        }
-        completed = verdict.kind is Kind.COMPLETED
-        text, truncated = bounded(reading.answer) if completed else ("", False)
-        return Outcome(
-            statuses.get(verdict.kind, Status.FAILED),
-            text=text,
-            truncated=truncated,
-            reason=reasons.get(verdict.kind, spoken(verdict.line)),
-            source=verdict.source,
-            turn_ns=turn_ns,
-            pattern=verdict.pattern,
-            line=clean(verdict.line),
-            frame=tuple(frame.lines[-EXPLAIN_LINES:]),
-            considered=verdict.considered,
-        )
 
     def _reply(self, text: str) -> str:
         turn = self._turn

@@ -20,7 +20,7 @@ from actors.quarantine import Quarantined
 from actors.resolver import Examine, Interrupt
 from actors.roster import Find, Members, ReleaseMember
 from actors.screen import State
-from fleetd import views
+from fleetd import shaping, views
 from fleetd.callers import Caller
 from fleetd.fleet import Fleet
 from fleetd.toolarg import MAX_WAIT_S, Args, Prompt, Target, Ticket, WaitSeconds
@@ -68,10 +68,10 @@ async def fleet_list(on: Tooling, _caller: Caller, _args: NoArgs) -> views.Listi
     quarantined, cooling = await _gate(fleet)
     now = now_ns()
     return views.Listing(
-        members=[views.member_row(member, now) for member in members],
-        profiles=[views.profile_row(load, quarantined, cooling) for load in loads],
-        tickets=[views.ticket_row(ticket, now) for ticket in tickets],
-        questions=[views.question_row(question, now) for question in questions],
+        members=[shaping.member_row(member, now) for member in members],
+        profiles=[shaping.profile_row(load, quarantined, cooling) for load in loads],
+        tickets=[shaping.ticket_row(ticket, now) for ticket in tickets],
+        questions=[shaping.question_row(question, now) for question in questions],
     )
 
 
@@ -83,7 +83,7 @@ async def fleet_profiles(on: Tooling, _caller: Caller, _args: NoArgs) -> views.P
     agents, coverage = on.facts.agents(), on.facts.coverage()
     rows = []
     for load in loads:
-        row = views.profile_row(load, quarantined, cooling)
+        row = shaping.profile_row(load, quarantined, cooling)
         rows.append(
             views.ProfileInfo(
                 name=load.profile,
@@ -102,7 +102,7 @@ async def _gate(fleet: Fleet) -> tuple[dict[str, int], dict[str, int]]:
     exhausted = await fleet.quarantine.ask(Quarantined())
     cooling = await fleet.outage.ask(Cooling())
     now = now_ns()
-    return views.remaining(exhausted, now), views.remaining(cooling, now)
+    return shaping.remaining(exhausted, now), shaping.remaining(cooling, now)
 
 
 class PeekArgs(Args, frozen=True):
@@ -129,7 +129,7 @@ async def fleet_health(on: Tooling, _caller: Caller, _args: NoArgs) -> views.Hea
         uptime_seconds=(now_ns() - facts.started_ns) // from_seconds(1),
         host=facts.host,
         health_coverage=facts.health_coverage(),
-        findings=views.finding_rows(findings),
+        findings=shaping.finding_rows(findings),
         coverage=facts.coverage_report(),
         deferred=facts.deferred(),
         actors=[f"{actor!r} depth {actor.depth}" for actor in on.fleet.actors],
@@ -151,7 +151,7 @@ async def fleet_explain(on: Tooling, _caller: Caller, args: ExplainArgs) -> view
     if isinstance(args.ticket, str):
         (ticket,) = await on.fleet.mail.ask(Tickets((args.ticket,)))
         if ticket.outcome is not None:
-            return views.explained(ticket)
+            return shaping.explained(ticket)
         return await _explain_live(on, ticket.target)
     if isinstance(args.target, str):
         return await _explain_live(on, args.target)
@@ -263,8 +263,8 @@ async def fleet_wait(on: Tooling, _caller: Caller, args: WaitArgs) -> views.Wait
     now = now_ns()
     known = await on.fleet.mail.ask(Tickets(names))
     return views.Waited(
-        ended=[views.ended_row(ticket) for ticket in known if ticket.outcome is not None],
-        running=[views.ticket_row(ticket, now) for ticket in known if ticket.outcome is None],
+        ended=[shaping.ended_row(ticket) for ticket in known if ticket.outcome is not None],
+        running=[shaping.ticket_row(ticket, now) for ticket in known if ticket.outcome is None],
     )
 
 
@@ -290,10 +290,10 @@ async def fleet_collect(on: Tooling, _caller: Caller, args: CollectArgs) -> view
 
 async def _collect(on: Tooling, name: str, page: int) -> views.SendResult:
     ticket: TicketView = await on.fleet.mail.ask(Collect(name))
-    count = 1 if ticket.outcome is None else len(views.pages(ticket.outcome.text))
+    count = 1 if ticket.outcome is None else len(shaping.pages(ticket.outcome.text))
     if page > count:
         raise NoSuchPage(f"ticket {name} has {count} pages, not {page}")
-    return views.send_result(ticket, now_ns(), page)
+    return shaping.send_result(ticket, now_ns(), page)
 
 
 class AnswerArgs(Args, frozen=True):
