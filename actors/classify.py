@@ -103,7 +103,7 @@ def outcome_of(verdict: Verdict, frame: Frame, reading: Reading, turn_ns: int, f
     reasons = {
         Kind.INTERRUPTED: "somebody stopped the turn in its pane",
         Kind.EMPTY: "the turn ended without an answer",
-        Kind.TOO_FAST: f"the turn ended after {to_seconds(turn_ns):.1f} s, under the floor of {to_seconds(floor_ns):g} s",
+        Kind.TOO_FAST: f"it ended after {to_seconds(turn_ns):.1f} s, under the floor of {to_seconds(floor_ns):g} s",
         Kind.COMPLETED: "",
     }
     text, truncated = bounded(reading.answer) if verdict.kind is Kind.COMPLETED else ("", False)

@@ -174,7 +174,7 @@ def test_a_fast_turn_without_a_match_is_a_generic_failure(bench: Bench) -> None:
     bench.begin()
     bench.rests_on("idle", "* all good", after_s=0.4)
     assert bench.outcome.status is Status.FAILED
-    assert bench.outcome.reason == "the turn ended after 0.4 s, under the floor of 2 s"
+    assert bench.outcome.reason == "it ended after 0.4 s, under the floor of 2 s"
 
 
 @pytest.mark.parametrize(("after_s", "status"), [(1.99, Status.FAILED), (2.0, Status.COMPLETED)])
