@@ -29,9 +29,11 @@ class Frame(msgspec.Struct, frozen=True):
     #: Captured at, in nanoseconds of the daemon's clock.
     at_ns: int = 0
     title: str = ""
-    #: Columns and rows of the pane; the last ``height`` rows are the visible screen.
+    #: Columns and rows of the pane's visible screen.
     width: int = 160
     height: int = 50
+    #: Rows at the bottom of the screen that show nothing; ``lines`` ends above them.
+    blank: int = 0
     #: The pane's process has ended; the text is what it left.
     dead: bool = False
     #: A person scrolls in it (tmux copy mode): keys would not reach the program.
@@ -43,8 +45,9 @@ class Frame(msgspec.Struct, frozen=True):
 
     @property
     def screen(self) -> tuple[str, ...]:
-        """The visible rows that hold text."""
-        return self.lines[-self.height :]
+        """The visible rows down to the last that holds text."""
+        rows = max(0, self.height - self.blank)
+        return self.lines[max(0, len(self.lines) - rows) :]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -131,6 +134,12 @@ def clean_lines(text: str) -> tuple[str, ...]:
         if kept > FRAME_BYTES:
             return tuple(lines[index + 1 :])
     return tuple(lines)
+
+
+def blank_rows(text: str) -> int:
+    """Rows at the end of a capture that show nothing: those that :func:`clean_lines` leaves out."""
+    rows = text.split("\n")
+    return next((index for index, row in enumerate(reversed(rows)) if row.strip()), len(rows))
 
 
 def columns(text: str) -> int:

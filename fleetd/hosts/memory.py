@@ -89,6 +89,7 @@ class MemoryPane:
             title=self.title if program is None else program.title,
             width=width,
             height=height,
+            blank=max(0, height - len(lines)),
             dead=self.dead,
             in_mode=self.in_mode,
             bracketed=self.bracketed,

@@ -104,6 +104,7 @@ class PtyHost(PaneHost):
                     title=terminal.title,
                     width=width,
                     height=height,
+                    blank=terminal.blank(),
                     dead=pty.dead,
                     bracketed=terminal.bracketed,
                     styled=terminal.styled() if styled else (),

@@ -17,6 +17,7 @@ itself), ``cwd`` and ``status`` (a path). The shim writes one line into ``status
 import os
 import signal
 import sys
+from contextlib import suppress
 from json import loads
 
 #: What the terminal says about itself, passed on to the program.
@@ -50,7 +51,8 @@ def main(spec_path: str) -> int:
         return 127
 
     def forward(number: int, _frame: object) -> None:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):  # it has just ended: what is left to do is to say how
+            os.kill(pid, number)
 
     signal.signal(signal.SIGTERM, forward)
     signal.signal(signal.SIGHUP, forward)

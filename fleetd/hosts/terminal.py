@@ -213,14 +213,15 @@ class Terminal:
         """The same lines with the screen's SGR sequences, each line for itself."""
         if self._styled is None:
             lines = self.lines()
-            view = self._vt.view()
-            rows = [_sgr(line) for line in view]
-            blank = 0
-            while blank < len(rows) and not view[-1 - blank].text.rstrip():
-                blank += 1
-            rows = rows[: len(rows) - blank][-len(lines) :] if lines else []
+            rows = [_sgr(line) for line in self._vt.view()]
+            rows = rows[: len(rows) - self.blank()][-len(lines) :] if lines else []
             self._styled = lines[: len(lines) - len(rows)] + tuple(rows)
         return self._styled
+
+    def blank(self) -> int:
+        """Rows at the bottom of the screen that show nothing."""
+        rows = self._vt.view()
+        return next((index for index, row in enumerate(reversed(rows)) if row.text.rstrip()), len(rows))
 
     def key(self, name: str) -> bytes:
         """What a key sends in the modes that the program asked for.
