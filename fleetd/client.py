@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from fleetd.frames import LineStream
+from fleetd.frames import BadFrame, FrameTooLong, LineStream
 from fleetd.jsonrpc import Envelope, request
 
 
@@ -51,8 +51,11 @@ class Client:
             Refusal: the daemon refused it.
         """
         self._ids += 1
-        self._lines.send(request(self._ids, method, dict(params or {})))
-        while (message := await self._lines.receive()) is not None:
+        try:
+            self._lines.send(request(self._ids, method, dict(params or {})))
+        except FrameTooLong as bound:
+            raise Refusal(f"that is too much for one request: {bound}", {}) from None
+        while (message := await self._receive()) is not None:
             if "error" in message:
                 error = message["error"]
                 raise Refusal(str(error.get("message")), error.get("data") or {})
@@ -60,8 +63,11 @@ class Client:
             if "result" in message:
                 return
 
-    def send(self, message: Envelope) -> bool:
-        return self._lines.send(message)
+    async def _receive(self) -> Envelope | None:
+        try:
+            return await self._lines.receive()
+        except BadFrame as bad:
+            raise NoDaemon(f"what answers is no fleetd: {bad}") from None
 
 
 @asynccontextmanager
@@ -73,6 +79,8 @@ async def connect(socket: Path) -> AsyncIterator[Client]:
     """
     try:
         stream = await trio.open_unix_socket(socket)
+        # A listener whose queue is full looks connected to Trio; the kernel knows better.
+        stream.socket.getpeername()
     except OSError as exc:
         raise NoDaemon(f"no daemon answers at {socket} ({exc.strerror}): start it with fleetd up") from None
     async with stream:
