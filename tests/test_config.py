@@ -17,6 +17,7 @@ from actors.outage import OutageSettings
 from actors.patterns import LEGACY_ERROR, Pattern, Patterns
 from actors.placement import PolicyName
 from actors.push import PushSettings
+from fleetd.agents import ADAPTERS
 from fleetd.config import Config, ConfigError, HostName, find, load, read
 from fleetd.profiles import Profile
 
@@ -542,20 +543,20 @@ def uncommented() -> str:
 
 @pytest.mark.criterion("U5.15")
 def test_the_example_file_loads_and_holds_the_defaults() -> None:
-    config = read(EXAMPLE, shipped=SHIPPED)
+    config = read(EXAMPLE, shipped=ADAPTERS)
     assert msgspec.structs.replace(config, profiles={}) == Config()
-    claude = config.profiles["claude-a"]
-    assert (claude.credential_id, claude.capacity, claude.min_turn_ns) == ("claude-a", 2, 2 * NS)
-    assert config.profiles["claude-b"].credential_id == "claude-a"
+    first = config.profiles["demo-a"]
+    assert (first.credential_id, first.capacity, first.min_turn_ns) == ("demo-a", 2, 2 * NS)
+    assert config.profiles["demo-b"].credential_id == "demo-a"
     assert config.profiles["other"].patterns == Patterns()
 
 
 @pytest.mark.criterion("U5.15")
 def test_the_example_file_also_loads_with_its_commented_settings() -> None:
-    config = load(uncommented(), shipped=SHIPPED)
+    config = load(uncommented(), shipped=ADAPTERS)
     assert config.health.coverage is Coverage.FULL
     assert config.host is HostName.TMUX
-    assert config.profiles["claude-a"].env_from == ("ANTHROPIC_API_KEY",)
+    assert config.profiles["demo-a"].env_from == ("MY_AGENT_API_KEY",)
 
 
 @pytest.mark.criterion("U5.15")

@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from fleetd.tools import TABLE
 from tests.live.conftest import PATIENCE_S, Running
+from tests.live.persons import UserTmux
 from tests.mcp.fakes import STATELESS, Plain, initialize_params
 
 pytestmark = pytest.mark.live
@@ -114,32 +115,11 @@ async def test_the_sdks_client_is_a_member_over_the_bridge(running: Running, era
 # -- leads and members that fleetd knows nothing of -----------------------------------------------------------------
 
 
-class UserTmux:
-    """A person's own tmux server."""
-
-    def __init__(self, directory: Path) -> None:
-        self.socket = directory / "user.sock"
-        self._tmux = ["tmux", "-u", "-S", str(self.socket), "-f", "/dev/null"]
-
-    async def run(self, *args: str) -> str:
-        env = {"PATH": os.environ["PATH"], "HOME": "/", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-        done = await trio.run_process([*self._tmux, *args], capture_stdout=True, capture_stderr=True, env=env)
-        return done.stdout.decode()
-
-    async def start(self, *argv: str) -> None:
-        await self.run("new-session", "-d", "-x", "200", "-y", "50", *argv)
-
-    async def text(self) -> str:
-        return await self.run("capture-pane", "-p", "-J")
-
-
 @pytest.fixture
 async def user_tmux(tmp_path: Path):  # type: ignore[no-untyped-def]
     server = UserTmux(tmp_path)
     yield server
-    with trio.CancelScope(shield=True):
-        if server.socket.exists():
-            await server.run("kill-server")
+    await server.end()
 
 
 async def test_any_program_with_an_mcp_client_in_a_persons_own_tmux_is_a_lead_and_is_nudged_there(
@@ -149,8 +129,7 @@ async def test_any_program_with_an_mcp_client_in_a_persons_own_tmux_is_a_lead_an
     shell = shutil.which("bash") or "/bin/sh"
     await user_tmux.start(shell, "--norc", "--noprofile")
     program = [sys.executable, str(PROGRAMS / "plain_agent.py"), *bridge(running)]
-    await user_tmux.run("send-keys", "-l", " ".join(program))
-    await user_tmux.run("send-keys", "Enter")
+    await user_tmux.type(" ".join(program))
 
     async def ready() -> bool:
         return "\nready" in await user_tmux.text()
@@ -169,8 +148,7 @@ async def test_any_program_with_an_mcp_client_in_a_persons_own_tmux_is_a_lead_an
     assert (await user_tmux.text()).count("heard: [fleetd]") == 1
 
     told = (await user_tmux.text()).count("[fleetd]")
-    await user_tmux.run("send-keys", "-l", "leave")
-    await user_tmux.run("send-keys", "Enter")
+    await user_tmux.type("leave")
     unheard = await running.send(target, "demo: work 3; say bye")
 
     async def ended() -> bool:
