@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -40,6 +41,10 @@ ASK_DEADLINE_S: Final = 10.0
 
 class Message(msgspec.Struct, frozen=True):
     """What a mailbox holds."""
+
+
+#: Told of each message just before its actor handles it, in the tasks below where it was set. For a test's timeline.
+observer: Final[ContextVar[Callable[[Actor, Message], None] | None]] = ContextVar("observer", default=None)
 
 
 class Reply(Generic[R]):
@@ -274,6 +279,8 @@ class Actor:
             self._dismiss(message)
 
     def _step(self, message: Message) -> None:
+        if (observe := observer.get()) is not None:
+            observe(self, message)
         if not isinstance(message, Ask):
             self.handle(message)
             return
