@@ -245,4 +245,5 @@ class Injection:
             return True
         if not reading.input_open and read_before.input_open:
             return True
-        return frame.lines != before.lines and not reading.draft
+        # A line program shows the same text before its first output; only the cursor has gone to the next line.
+        return (frame.lines, frame.cursor) != (before.lines, before.cursor) and not reading.draft

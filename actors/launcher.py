@@ -246,7 +246,7 @@ class Launcher(Actor):
         data: dict[str, object] = {"profile": load.profile, "credentialId": load.credential}
         if why.until_ns is not None:
             data["retryAfterSeconds"] = ceil_seconds(why.until_ns - now_ns)
-        return SpawnRefused(why.cause, message, **data, alternatives=alternatives)
+        return SpawnRefused(str(why.cause), message, **data, alternatives=alternatives)
 
     def _no_candidate(self, loads: list[Load], out: Mapping[str, Exclusion | None], now_ns: int) -> SpawnRefused:
         candidates: list[dict[str, object]] = []

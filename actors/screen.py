@@ -34,6 +34,8 @@ class Frame(msgspec.Struct, frozen=True):
     height: int = 50
     #: Rows at the bottom of the screen that show nothing; ``lines`` ends above them.
     blank: int = 0
+    #: Column and row of the cursor on the screen, from 0; ``None`` where the host cannot know.
+    cursor: tuple[int, int] | None = None
     #: The pane's process has ended; the text is what it left.
     dead: bool = False
     #: A person scrolls in it (tmux copy mode): keys would not reach the program.

@@ -34,7 +34,7 @@ class Pasted(msgspec.Struct, frozen=True):
 
 
 class Program(Protocol):
-    """What plays in a memory pane."""
+    """What plays in a memory pane. One that has a ``cursor`` says where it is: column and row, from 0."""
 
     @property
     def title(self) -> str: ...
@@ -90,6 +90,7 @@ class MemoryPane:
             width=width,
             height=height,
             blank=max(0, height - len(lines)),
+            cursor=getattr(program, "cursor", None),
             dead=self.dead,
             in_mode=self.in_mode,
             bracketed=self.bracketed,

@@ -105,6 +105,7 @@ class PtyHost(PaneHost):
                     width=width,
                     height=height,
                     blank=terminal.blank(),
+                    cursor=terminal.cursor(),
                     dead=pty.dead,
                     bracketed=terminal.bracketed,
                     styled=terminal.styled() if styled else (),

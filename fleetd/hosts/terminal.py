@@ -223,6 +223,11 @@ class Terminal:
         rows = self._vt.view()
         return next((index for index, row in enumerate(reversed(rows)) if row.text.rstrip()), len(rows))
 
+    def cursor(self) -> tuple[int, int]:
+        """Its column and row, from 0."""
+        at = self._vt.cursor
+        return at.col, at.row
+
     def key(self, name: str) -> bytes:
         """What a key sends in the modes that the program asked for.
 

@@ -39,7 +39,8 @@ FLOOR: Final = (3, 2)
 
 #: A pane in numbers, its title last because that may hold blanks. ``x`` because older ones do not know the flag.
 LOOK: Final = (
-    "#{pane_pid} #{pane_dead} #{pane_in_mode} #{pane_width} #{pane_height} x#{bracket_paste_flag} #{pane_title}"
+    "#{pane_pid} #{pane_dead} #{pane_in_mode} #{pane_width} #{pane_height} #{cursor_x} #{cursor_y} "
+    "x#{bracket_paste_flag} #{pane_title}"
 )
 #: What typing into a pane depends on.
 GUARD: Final = "#{pane_pid} #{pane_dead} #{pane_in_mode} #{pane_input_off} #{pane_synchronized}"
@@ -167,11 +168,11 @@ async def capture(tmux: Runner, panes: Mapping[PaneRef, str], *, styled: bool) -
 
 
 def _frame(pane: PaneRef, look: str, shown: str, at_ns: int, *, styled: bool) -> Frame | None:
-    fields = look.split(" ", 6)
+    fields = look.split(" ", 8)
     # The ids of a server that has died are given away again by the next one; the process tells them apart.
-    if len(fields) != 7 or fields[0] != str(pane.pid):
+    if len(fields) != 9 or fields[0] != str(pane.pid):
         return None
-    _, dead, in_mode, width, height, bracketed, title = fields
+    _, dead, in_mode, width, height, column, row, bracketed, title = fields
     lines, with_styles = unstyle(shown) if styled else (clean_lines(shown), ())
     return Frame(
         lines=lines,
@@ -181,6 +182,7 @@ def _frame(pane: PaneRef, look: str, shown: str, at_ns: int, *, styled: bool) ->
         width=int(width),
         height=int(height),
         blank=blank_rows(plain(shown) if styled else shown),
+        cursor=(int(column), int(row)),
         dead=dead == "1" or not runs(pane.pid, pane.started),
         in_mode=in_mode != "0",
         bracketed=None if bracketed == "x" else bracketed == "x1",

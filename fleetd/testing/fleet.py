@@ -1,97 +1,167 @@
-"""A whole fleet in memory: the real actors, the real tools, scripted programs in memory panes."""
+"""A whole fleet in memory, and its clock: the real actors, tools and door over scripted panes.
+
+What a test holds is a :class:`Fleet`. It *is* the clock of the test's run, so that time is the test's to move; it has
+leads and members by name, whose panes show what the test says; and it keeps a timeline of every message that an actor
+handled, which a failing story prints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import math
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import trio
 from trio.testing import MockClock
 
+from actors.actor import observer
 from actors.host import PaneRef, PaneSpec
 from actors.launcher import Launched, Order
 from actors.leads import Join, SetLeadPane
 from actors.push import LeadPane
-from actors.roster import Find
+from actors.roster import Find, Members
 from fleetd.agents import ADAPTERS
 from fleetd.callers import Caller, Role
 from fleetd.config import Config, load
 from fleetd.connection import Connection, UnknownMethod
 from fleetd.coverage import by_profile, report
 from fleetd.door import Door
-from fleetd.fleet import Fleet
-from fleetd.hosts.memory import MemoryHost, MemoryPane, ScriptedAgent
+from fleetd.fleet import Fleet as Actors
+from fleetd.hosts.memory import MemoryHost, MemoryPane, Program, ScriptedAgent
 from fleetd.instructions import INSTRUCTIONS
 from fleetd.launching import setup_of
 from fleetd.lead_tools import Facts, Tooling
 from fleetd.peer import Peer
+from fleetd.reload import ReloadPlan, plan
 from fleetd.testing.clock import advance
-from fleetd.toolbox import ToolResult
+from fleetd.testing.people import Lead, LeadAgent, Member, Typewriter
+from fleetd.testing.timeline import Timeline
 from fleetd.tools import Tools
 
 
-class LeadAgent(ScriptedAgent):
-    """A lead's program: it takes note of what is typed to it and is at rest again."""
+class Fleet(trio.abc.Clock):
+    """A fleet for one test.
 
-    def on_key(self, key: str) -> None:
-        known = len(self.prompts)
-        super().on_key(key)
-        if len(self.prompts) > known:
-            self.answers("Noted.")
+    Args:
+        config: the text of a ``fleetd.yaml``.
+        clock: the clock of the run where it is not this fleet; it must then be the one that the run was started with.
 
+    Raises:
+        fleetd.config.ConfigError: the configuration is refused.
+    """
 
-class Lead:
-    """A lead with a pane of its own, in which a scripted agent waits for prompts."""
-
-    def __init__(self, fleet: FleetInMemory, id: str, pane: MemoryPane | None) -> None:
-        self._fleet = fleet
-        self.caller = Caller(Role.LEAD, id, "/")
-        self.pane = pane
-
-    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool; what it came to, refused or not."""
-        return dict((await self.result(tool, **arguments)).structured)
-
-    async def result(self, tool: str, **arguments: Any) -> ToolResult:
-        return await self._fleet.tools.call(self.caller, tool, arguments)
-
-    @property
-    def agent(self) -> ScriptedAgent:
-        """The program in its pane."""
-        assert self.pane is not None, "this lead has no pane"
-        return agent_in(self.pane)
-
-    @property
-    def nudges(self) -> list[str]:
-        """What fleetd has typed into its pane and submitted."""
-        return [prompt for prompt in self.agent.prompts if prompt.startswith("[fleetd]")]
-
-
-def agent_in(pane: MemoryPane) -> ScriptedAgent:
-    """The scripted agent that plays in a pane."""
-    assert isinstance(pane.program, ScriptedAgent), f"no scripted agent plays in {pane!r}"
-    return pane.program
-
-
-class FleetInMemory:
-    """The actors, the tools and a memory host. Made by :func:`fleet_in_memory`."""
-
-    def __init__(self, config: Config, clock: MockClock) -> None:
-        self.config = config
-        self.host = MemoryHost(lambda _: ScriptedAgent())
+    def __init__(self, config: str, *, clock: MockClock | None = None) -> None:
+        self.config: Config = load(config, shipped=ADAPTERS)
+        self.timeline = Timeline()
+        self.host = MemoryHost(self._play)
+        #: What went to the webhook: URL and event.
         self.posted: list[tuple[str, Mapping[str, object]]] = []
-        self.fleet = Fleet(config, {self.host.name: self.host}, self, self._post)
-        self.tools = Tools(Tooling(self.fleet, self._facts()))
-        self.door = Door(self.tools, self, self._identify, instructions=INSTRUCTIONS)
+        #: Launches that got their place, in order: processes that would have been started.
         self.launches: list[Order] = []
-        self._clock = clock
-        self._leads = 0
+        self._clock = clock or MockClock()
+        self._agents: dict[str, str | None] = {}
+        self._leads: dict[str, Lead] = {}
+        self._members: dict[str, Member] = {}
+
+    # -- the run's clock -----------------------------------------------------------------------------------------
+
+    def start_clock(self) -> None:
+        self._clock.start_clock()
+
+    def current_time(self) -> float:
+        return self._clock.current_time()
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return self._clock.deadline_to_sleep_time(deadline)
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Fleet]:
+        """Run the actors. A lead called ``lead``, with a pane of its own, is there from the start."""
+        # Channels are made inside the run that uses them.
+        self.actors = Actors(self.config, {self.host.name: self.host}, self, self._post)
+        self.tools = Tools(Tooling(self.actors, self._facts()))
+        self.door = Door(self.tools, self, self._identify, instructions=INSTRUCTIONS)
+        with self._observed():
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.actors.run)
+                await self.add_lead("lead")
+                yield self
+                nursery.cancel_scope.cancel()
+
+    @contextmanager
+    def _observed(self) -> Iterator[None]:
+        token = observer.set(self.timeline.note)
+        try:
+            yield
+        finally:
+            observer.reset(token)
+
+    # -- people --------------------------------------------------------------------------------------------------
+
+    def lead(self, name: str = "lead") -> Lead:
+        """A lead that is there."""
+        return self._leads[name]
+
+    async def add_lead(self, name: str, *, pane: bool = True) -> Lead:
+        """Another lead, with a pane of its own or without."""
+        id = await self.actors.leads.ask(Join(name))
+        shown: MemoryPane | None = None
+        if pane:
+            adapter = ADAPTERS["demo"]
+            ref = await self.host.open(PaneSpec(id, adapter.command, {}, "/"))
+            shown = self.host[ref]
+            shown.program = LeadAgent()
+            self.actors.leads.tell(SetLeadPane(id, LeadPane(ref, adapter.grammar, adapter.typing)))
+        self._leads[name] = Lead(self, Caller(Role.LEAD, id, "/"), shown)
+        return self._leads[name]
+
+    def member(self, name: str) -> Member:
+        """A member that was spawned, by its name."""
+        return self._members[name]
+
+    async def spawn(self, name: str, profile: str | None = None, *, lead: str = "lead") -> Member:
+        """Spawn a member as a lead does.
+
+        A program whose screen shows an open input line from the start (the demo agent) is ready when this returns;
+        any other is ready once it shows one.
+
+        Raises:
+            AssertionError: the spawn was refused; the message is fleetd's.
+        """
+        arguments = {"name": name} if profile is None else {"name": name, "profile": profile}
+        spawned = await self.lead(lead).call("fleet_spawn", **arguments)
+        assert "error" not in spawned, spawned["message"]
+        target = str(spawned["target"])
+        self._members[name] = Member(self, name, target, self.host.of(target))
+        await self.advance(seconds=1)
+        return self._members[name]
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    async def advance(self, seconds: float) -> None:
+        """Let virtual time pass, from deadline to deadline; at each, everything that can happen happens."""
+        await advance(self._clock, seconds)
+
+    async def reload(self, config: str) -> ReloadPlan:
+        """Put another configuration in force, as ``fleetd reload`` does; what is deferred stays as it was."""
+        planned = plan(self.config, load(config, shipped=ADAPTERS))
+        self.config = planned.config
+        self.actors.configure(planned.config)
+        return planned
+
+    # -- what the actors need from the world ---------------------------------------------------------------------
+
+    def _play(self, pane: MemoryPane) -> Program:
+        return ScriptedAgent() if self._agents.get(pane.spec.target) == "demo" else Typewriter()
 
     async def launch(self, order: Order) -> Launched:
         """See :class:`actors.launcher.Launching`."""
         self.launches.append(order)
         profile = self.config.profiles[order.profile]
+        self._agents[order.target] = profile.agent
         argv = profile.command or ADAPTERS[str(profile.agent)].command
         pane = await self.host.open(PaneSpec(order.target, argv, dict(profile.env), order.cwd or "/"))
         return Launched(pane, setup_of(profile), order.cwd or "/")
@@ -101,7 +171,6 @@ class FleetInMemory:
         raise UnknownMethod
 
     async def _identify(self, peer: Peer) -> Caller:
-        """Clients in memory come with their caller: no process is ever looked at."""
         raise AssertionError(f"a real process has connected to a fleet in memory: {peer}")
 
     async def _post(self, url: str, event: Mapping[str, object]) -> None:
@@ -120,81 +189,14 @@ class FleetInMemory:
             list,
         )
 
-    # -- for stories ---------------------------------------------------------------------------------------------
+    # -- for handles ---------------------------------------------------------------------------------------------
 
-    async def advance(self, seconds: float) -> None:
-        """Let virtual time pass, deadline by deadline."""
-        await advance(self._clock, seconds)
+    async def pane_of(self, target: str) -> PaneRef:
+        return (await self.actors.roster.ask(Find(target))).identity.pane
 
-    async def lead(self, *, pane: bool = True) -> Lead:
-        """Another lead, with a pane or without."""
-        self._leads += 1
-        id = await self.fleet.leads.ask(Join(f"lead {self._leads}"))
-        if not pane:
-            return Lead(self, id, None)
-        adapter = ADAPTERS["demo"]
-        ref = await self.host.open(PaneSpec(id, adapter.command, {}, "/"))
-        self.host[ref].program = LeadAgent()
-        self.fleet.leads.tell(SetLeadPane(id, LeadPane(ref, adapter.grammar, adapter.typing)))
-        return Lead(self, id, self.host[ref])
-
-    async def spawn(self, lead: Lead, profile: str | None = None, **more: Any) -> str:
-        """A member that is ready; its target."""
-        target = await self.spawn_at_once(lead, profile, **more)
-        await self.advance(1)
-        return target
-
-    async def spawn_at_once(self, lead: Lead, profile: str | None = None, **more: Any) -> str:
-        """A member that has just been started; its target."""
-        arguments = more if profile is None else {"profile": profile, **more}
-        spawned = await lead.call("fleet_spawn", **arguments)
-        assert "error" not in spawned, spawned["message"]
-        return str(spawned["target"])
-
-    def agent(self, target: str) -> ScriptedAgent:
-        """The program in a member's pane."""
-        return agent_in(self.host.of(target))
-
-    def pane(self, target: str) -> MemoryPane:
-        return self.host.of(target)
-
-    async def ref(self, target: str) -> PaneRef:
-        return (await self.fleet.roster.ask(Find(target))).identity.pane
-
-    async def send(self, lead: Lead, target: str, prompt: str = "do it", **more: Any) -> str:
-        """A send whose prompt has arrived, if the member is free; its ticket."""
-        sent = await lead.call("fleet_send", target=target, prompt=prompt, **more)
-        assert "ticket" in sent, sent
-        await self.advance(1)
-        return str(sent["ticket"])
-
-    async def fails(self, lead: Lead, target: str, *, after_s: float = 3.0, text: str | None = None) -> str:
-        """A turn whose backend fails, from the prompt to the end; its ticket."""
-        ticket = await self.send(lead, target)
-        await self.advance(after_s)
-        self.agent(target).fails(*([] if text is None else [text]))
-        await self.advance(1)
-        return ticket
-
-    async def completes(self, lead: Lead, target: str, text: str = "done", *, after_s: float = 3.0) -> str:
-        """A turn that ends well; its ticket."""
-        ticket = await self.send(lead, target)
-        await self.advance(after_s)
-        self.agent(target).answers(text)
-        await self.advance(1)
-        return ticket
-
-
-@asynccontextmanager
-async def fleet_in_memory(text: str, clock: MockClock) -> AsyncIterator[FleetInMemory]:
-    """A running fleet.
-
-    Args:
-        text: a ``fleetd.yaml``.
-        clock: the clock of this run.
-    """
-    fleet = FleetInMemory(load(text, shipped=ADAPTERS), clock)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(fleet.fleet.run)
-        yield fleet
-        nursery.cancel_scope.cancel()
+    async def state_of(self, target: str) -> tuple[str, str]:
+        """A member's state and reason; ``released`` for one that is gone."""
+        for row in await self.actors.roster.ask(Members(released=True), math.inf):
+            if row.identity.target == target:
+                return str(row.state), row.reason
+        raise AssertionError(f"there is no member {target}")

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import jsonschema  # noqa: F401  (the SDK's client imports it late, and it then opens its schemas)
 import trio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter

@@ -10,7 +10,8 @@ from mcp import Client
 from trio.testing import MockClock, memory_stream_pair
 
 from fleetd.callers import Caller, Role
-from fleetd.testing import FleetInMemory, fleet_in_memory
+from fleetd.hosts.memory import ScriptedAgent
+from fleetd.testing import Fleet
 from fleetd.tools import TABLE
 from tests.mcp.fakes import sdk_transport
 from tests.stories.conftest import CONFIG
@@ -31,17 +32,23 @@ class Called:
         return result.structured_content
 
 
-def open_client(fleet: FleetInMemory, caller: Caller, mode: str, nursery: trio.Nursery) -> Client:
+def open_client(fleet: Fleet, caller: Caller, mode: str, nursery: trio.Nursery) -> Client:
     """A client of this caller, served by the daemon's own door."""
     ours, theirs = memory_stream_pair()
     nursery.start_soon(fleet.door.serve_stream, theirs, caller)
     return Client(sdk_transport(ours), mode=mode)
 
 
+def agent_of(fleet: Fleet, target: str) -> ScriptedAgent:
+    program = fleet.host.of(target).program
+    assert isinstance(program, ScriptedAgent)
+    return program
+
+
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_the_sdks_client_calls_every_tool(mode: str, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    async with fleet_in_memory(CONFIG, autojump_clock) as fleet:
-        lead = await fleet.lead(pane=False)
+    async with Fleet(CONFIG, clock=autojump_clock).running() as fleet:
+        lead = await fleet.add_lead("headless", pane=False)
         async with open_client(fleet, lead.caller, mode, nursery) as as_lead:
             call = Called(as_lead)
             target = (await call("fleet_spawn", profile="demo-a", name="parser"))["target"]
@@ -78,9 +85,9 @@ async def test_the_sdks_client_calls_every_tool(mode: str, autojump_clock: MockC
 async def test_each_role_is_offered_its_own_tools_and_checked_again(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    async with fleet_in_memory(CONFIG, autojump_clock) as fleet:
-        lead = await fleet.lead(pane=False)
-        target = await fleet.spawn_at_once(lead, "demo-a")
+    async with Fleet(CONFIG, clock=autojump_clock).running() as fleet:
+        lead = await fleet.add_lead("headless", pane=False)
+        target = (await lead.call("fleet_spawn", profile="demo-a"))["target"]
         async with open_client(fleet, Caller(Role.MEMBER, target), "legacy", nursery) as as_member:
             offered = [tool.name for tool in (await as_member.list_tools()).tools]
             assert offered == ["fleet_reply", "fleet_ask", "fleet_whoami"]
@@ -95,14 +102,14 @@ async def test_each_role_is_offered_its_own_tools_and_checked_again(
 
 
 async def test_a_failed_send_is_an_error_with_its_data(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    async with fleet_in_memory(CONFIG, autojump_clock) as fleet:
-        lead = await fleet.lead(pane=False)
-        target = await fleet.spawn_at_once(lead, "demo-a")
+    async with Fleet(CONFIG, clock=autojump_clock).running() as fleet:
+        lead = await fleet.add_lead("headless", pane=False)
+        target = (await lead.call("fleet_spawn", profile="demo-a"))["target"]
         async with open_client(fleet, lead.caller, "legacy", nursery) as client:
 
             async def fail() -> None:
                 await trio.sleep(5)
-                fleet.agent(target).fails()
+                agent_of(fleet, target).fails()
 
             nursery.start_soon(fail)
             result = await client.call_tool("fleet_send", {"target": target, "prompt": "go", "waitSeconds": 30})

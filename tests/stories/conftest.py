@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-from trio.testing import MockClock
-
-from fleetd.testing import FleetInMemory, fleet_in_memory
 
 CONFIG = """
 profiles:
@@ -18,6 +13,5 @@ profiles:
 
 
 @pytest.fixture
-async def fleet(mock_clock: MockClock) -> AsyncIterator[FleetInMemory]:
-    async with fleet_in_memory(CONFIG, mock_clock) as fleet:
-        yield fleet
+def fleet_config() -> str:
+    return CONFIG
