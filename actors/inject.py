@@ -48,6 +48,10 @@ STILL_NS: Final = 3_000_000_000
 #: A first character that programs take as a command of their own, and the word that is put before it.
 COMMAND_PREFIXES: Final = ("/", "!", "#", "@", "\\")
 GUARD: Final = "Task: "
+#: Typed as keys before a long prompt; see :attr:`Typing.plain_lines`.
+HEAD: Final = "Please carry out the task below."
+#: How often a prompt of ours is cleared from an input line.
+CLEARS: Final = 8
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -77,6 +81,14 @@ class Typing(msgspec.Struct, frozen=True):
     placeholders: tuple[str, ...] = ()
     #: How long the input line must have been at rest before anything is typed, in seconds.
     settle_s: float = 0.0
+    #: From the paste to the Enter, in seconds.
+    breath_s: float = BREATH_S
+    #: A prompt of more lines or characters than this is taken for pasted material that its user need not have
+    #: written: a line that asks for it is typed first. ``None``: the program makes no such difference.
+    plain_lines: int | None = None
+    plain_chars: int | None = None
+    #: Keys that empty the input line, pressed where a prompt of ours was left in it; none where nothing safe does.
+    clear_keys: tuple[str, ...] = ()
 
 
 def sanitise(text: str) -> str:
@@ -109,6 +121,12 @@ def injectable(reading: Reading, still_ns: int) -> str | None:
     return None
 
 
+def _is_part(draft: str, prompt: str) -> bool:
+    """Whether a draft is an earlier prompt, or a good part of it: a few letters may be anybody's."""
+    left, whole = "".join(draft.split()), "".join(guarded(sanitise(prompt)).split())
+    return len(left) >= min(len(whole), 16) and left in whole
+
+
 class Injection:
     """One prompt on its way into one pane.
 
@@ -130,9 +148,10 @@ class Injection:
             raise NotTyped("its process has ended", retry=False)
         return frame, self._grammar.read(frame)
 
-    async def wait_open(self, patience_s: float, withdrawn: Callable[[], bool]) -> Frame:
+    async def wait_open(self, patience_s: float, withdrawn: Callable[[], bool], leftover: str = "") -> Frame:
         """Wait until a prompt can be typed; return the screen as it was then."""
         deadline = trio.current_time() + patience_s
+        clears = CLEARS if self._typing.clear_keys and leftover else 0
         mode_since: float | None = None
         rest_since: float | None = None
         while True:
@@ -147,6 +166,9 @@ class Injection:
                     await self._host.leave_mode(self._pane)
             elif why is not None:
                 mode_since = rest_since = None
+                if clears and reading.input_open and _is_part(reading.draft, leftover):
+                    clears -= 1
+                    await self._press(*self._typing.clear_keys)
             else:
                 mode_since = None
                 rest_since = trio.current_time() if rest_since is None else rest_since
@@ -156,43 +178,71 @@ class Injection:
                 raise NotTyped(why or "its input line does not come to rest", retry=True)
             await trio.sleep(WAIT_S if why else LOOK_S)
 
-    async def type(self, text: str | Callable[[], str], *, patience_s: float, withdrawn: Callable[[], bool]) -> Typed:
+    async def type(
+        self,
+        text: str | Callable[[], str],
+        *,
+        patience_s: float,
+        withdrawn: Callable[[], bool],
+        confirmed: Callable[[], bool] = lambda: False,
+        leftover: str = "",
+    ) -> Typed:
         """Type the text, submit it, and see its turn begin.
 
         Args:
             text: what to type, or what composes it once the input line is open.
             patience_s: how long to wait for an open input line, in seconds.
             withdrawn: asked while waiting; true means that the prompt is not wanted any more.
+            confirmed: asked after Enter; true means that the program itself has said that it took the prompt.
+            leftover: an earlier prompt of ours, which is cleared where it still stands in the input line.
 
         Raises:
             NotTyped: it was not submitted.
             HostError: the terminal failed; whether it was submitted is unknown.
         """
-        before = await self.wait_open(patience_s, withdrawn)
+        before = await self.wait_open(patience_s, withdrawn, leftover)
         prompt = guarded(sanitise(text() if callable(text) else text))
         if not prompt:
             raise NotTyped("the prompt is empty once its control characters are removed", retry=False)
         if before.bracketed is False or not (self._typing.multiline or before.bracketed):
             prompt = " ".join(part.strip() for part in prompt.split("\n") if part.strip())
         sent = Sent(prompt, before)
-        try:
-            await self._host.paste(self._pane, prompt)
-        except PaneInMode:
-            raise NotTyped("a person scrolls in its pane", retry=True) from None
-        except (PaneGone, PaneDead) as gone:
-            raise NotTyped(str(gone), retry=False) from None
+        if self._is_long(prompt):
+            await self._paste(HEAD + " ")
+            await trio.sleep(self._typing.breath_s)
+        await self._paste(prompt)
         # It may show as something that nobody foresaw; but where nothing shows at all, nothing arrived.
         if not await self._see(ECHO_S, partial(self._arrived, sent)) and not await self._see(
             LOST_S, lambda frame, _: frame.lines != before.lines
         ):
             raise NotTyped("what was pasted does not show: its input line was not live", retry=False)
-        await trio.sleep(BREATH_S)
+        await trio.sleep(self._typing.breath_s)
         for _ in range(ENTERS):
             at_enter = await self._enter()
             at_ns = now_ns()
-            if await self._see(BEGIN_S, partial(self._begun, at_enter)):
+            if await self._see(BEGIN_S, partial(self._begun, confirmed, at_enter)):
                 return Typed(sent, at_ns)
         raise NotTyped(f"the prompt stands in its input line and {ENTERS} Enters did not submit it", retry=False)
+
+    def _is_long(self, prompt: str) -> bool:
+        lines, chars = self._typing.plain_lines, self._typing.plain_chars
+        return (lines is not None and prompt.count("\n") >= lines) or (chars is not None and len(prompt) > chars)
+
+    async def _paste(self, text: str) -> None:
+        try:
+            await self._host.paste(self._pane, text)
+        except PaneInMode:
+            raise NotTyped("a person scrolls in its pane", retry=True) from None
+        except (PaneGone, PaneDead) as gone:
+            raise NotTyped(str(gone), retry=False) from None
+
+    async def _press(self, *keys: str) -> None:
+        try:
+            await self._host.press(self._pane, *keys)
+        except PaneInMode:
+            raise NotTyped("a person scrolls in its pane", retry=True) from None
+        except (PaneGone, PaneDead) as gone:
+            raise NotTyped(str(gone), retry=False) from None
 
     async def _enter(self) -> tuple[Frame, Reading]:
         """Press Enter, unless a dialog has come up: Enter there would choose something. Returns the screen before."""
@@ -235,12 +285,14 @@ class Injection:
         return tail in "".join(text.split())
 
     @staticmethod
-    def _begun(at_enter: tuple[Frame, Reading], frame: Frame, reading: Reading) -> bool:
+    def _begun(confirmed: Callable[[], bool], at_enter: tuple[Frame, Reading], frame: Frame, reading: Reading) -> bool:
         """The turn runs or asks something, or has come and gone: the input line is empty and the screen moved.
 
         Only a change counts: to a program that is known by its idle line alone, a draft looks busy already.
         """
         before, read_before = at_enter
+        if confirmed():
+            return True
         if reading.state is State.BUSY and read_before.state is not State.BUSY:
             return True
         if not reading.input_open and read_before.input_open:

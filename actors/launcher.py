@@ -8,7 +8,7 @@ the second finds it taken. A launch that fails gives its place back.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -55,6 +55,11 @@ class Launched(msgspec.Struct, frozen=True):
     pane: PaneRef
     setup: Setup
     cwd: str
+    #: Runs beside the member's resolver, to which it tells what the program records of its turns; it is cancelled when
+    #: the member ends.
+    watch: Callable[[Tells], Awaitable[None]] | None = None
+    #: Removes what was made for the member; called when it has ended.
+    tidy: Callable[[], None] | None = None
 
 
 class Launching(Protocol):
@@ -303,6 +308,8 @@ class Launcher(Actor):
             isolate,
             resolver,
             lambda reason: self._roster.tell(ResolverDown(order.target, reason)),
+            launched.watch,
+            launched.tidy,
             name=resolver.name,
         )
         self.log.info("member up", extra={"fleet_member": order.target, "fleet_profile": order.profile})

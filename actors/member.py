@@ -16,6 +16,7 @@ import msgspec
 
 from actors.actor import Message
 from actors.host import PaneRef
+from actors.screen import Retrying
 
 
 class MemberState(StrEnum):
@@ -98,6 +99,14 @@ class ProcessGone(MemberEvent, frozen=True):
 
 class Released(MemberEvent, frozen=True):
     """Its lead has ended it."""
+
+
+class RetryNoted(Message, frozen=True):
+    """A turn only retries by itself, since then in nanoseconds; ``None``: that is over. Changes no state."""
+
+    target: str
+    retrying: Retrying | None
+    since_ns: int
 
 
 class MemberOver(Message, frozen=True):

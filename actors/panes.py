@@ -81,6 +81,15 @@ class TypePrompt(Message, frozen=True):
     own: bool = True
     #: How long to wait for an open input line, in seconds.
     patience_s: float = 60.0
+    #: What was typed before: where it still stands in the input line, it is ours and no person's draft.
+    leftover: str = ""
+
+
+class Confirm(Message, frozen=True):
+    """The program itself says that it has taken this prompt: do not press Enter again."""
+
+    pane: PaneRef
+    job: str
 
 
 class Withdraw(Message, frozen=True):
@@ -166,6 +175,7 @@ class _Job:
         self._scope = trio.CancelScope()
         self.prompt = prompt
         self.withdrawn = False
+        self.confirmed = False
 
     async def run(self) -> None:
         with self._scope:
@@ -211,6 +221,9 @@ class Panes(Actor):
             case Withdraw(pane=pane, job=name):
                 for job in self._jobs.get(pane, ()):
                     job.withdrawn = job.withdrawn or (job.prompt is not None and job.prompt.job == name)
+            case Confirm(pane=pane, job=name):
+                for job in self._jobs.get(pane, ()):
+                    job.confirmed = job.confirmed or (job.prompt is not None and job.prompt.job == name)
             case PressKeys(pane=pane):
                 self._queue(pane, _Job(lambda: self._press(message)))
             case ClosePane(pane=pane):
@@ -261,7 +274,13 @@ class Panes(Actor):
         answer: Message
         try:
             injection = Injection(self._host(ask.pane), ask.pane, ask.grammar, ask.typing, own=ask.own)
-            typed = await injection.type(ask.text, patience_s=ask.patience_s, withdrawn=lambda: job.withdrawn)
+            typed = await injection.type(
+                ask.text,
+                patience_s=ask.patience_s,
+                leftover=ask.leftover,
+                withdrawn=lambda: job.withdrawn,
+                confirmed=lambda: job.confirmed,
+            )
             answer = PromptTyped(ask.job, typed)
         except NotTyped as no:
             answer = PromptNotTyped(ask.job, str(no), retry=no.retry)

@@ -94,6 +94,10 @@ class Patterns(msgspec.Struct, frozen=True):
 
     exhausted: tuple[Pattern, ...] = ()
     error: tuple[Pattern, ...] = (LEGACY_ERROR,)
+    auth: tuple[Pattern, ...] = ()
+    request: tuple[Pattern, ...] = ()
+    #: Any other line by which the program says that the turn failed.
+    failed: tuple[Pattern, ...] = ()
 
 
 #: For a resolver that nobody gave patterns.

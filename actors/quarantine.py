@@ -1,18 +1,25 @@
 """The quarantine: a used-up quota closes its credential for long.
 
-Another state than a cool-off, with another text and another length: it wins over a cool-off wherever both hold. A
-repeat restarts the one deadline of its credential.
+Another state than a cool-off, with another text and another length: it wins over a cool-off wherever both hold. It
+lasts until the program says that the quota comes back, or for a configured while where that is not known. No closing
+may outlive its evidence for ever, so after a day at most the credential is tried again. A repeat restarts the one
+deadline of its credential.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from actors.actor import Actor, Ask, Message, Tells
+from actors.clock import NS_PER_S
 from actors.gate import GateCheck
 from actors.turn import TurnEnded
+
+#: The shortest and the longest closing that a program's word on its reset leads to, in nanoseconds.
+CLOSING_NS: Final = (60 * NS_PER_S, 24 * 3600 * NS_PER_S)
 
 
 class ExhaustionSeen(Message, frozen=True):
@@ -48,7 +55,7 @@ class Quarantine(Actor):
     def handle(self, message: Message) -> object:
         match message:
             case ExhaustionSeen(credential=credential, turn=turn):
-                self._until[credential] = turn.at_ns + self._cooldown_ns
+                self._until[credential] = turn.at_ns + self._length_ns(turn.outcome.resets_in_ns)
                 self.log.warning(
                     "credential exhausted", extra={"fleet_credential": credential, "fleet_member": turn.target}
                 )
@@ -63,6 +70,10 @@ class Quarantine(Actor):
             case _:
                 raise self.unknown(message)
         return None
+
+    def _length_ns(self, resets_in_ns: int | None) -> int:
+        shortest, longest = CLOSING_NS
+        return self._cooldown_ns if resets_in_ns is None else min(max(resets_in_ns, shortest), longest)
 
     def _open(self) -> dict[str, int]:
         now = self.now()

@@ -10,6 +10,10 @@ The *waiter* and the *turn* are two things. A member that has answered with ``fl
 whose time is up: its waiter is settled and its turn drains until the screen is at rest. Only then is the next prompt
 typed, because a prompt typed into a running turn is lost, queued by the program, or taken as an answer.
 
+Where the program itself reports its turns (:mod:`actors.signal`), that report is a sixth sender, and it is believed
+over the screen: a screen that comes to rest in a turn that the program has announced waits a moment for the program's
+own word. A report that names another turn than the open one, or comes while none is open, settles nothing.
+
 A send moves: queued, gate, (held), typing, running, and then it has ended. The order of publication is part of the
 design: member state and failure travel to the roster first, and the ticket's result comes behind them on the same
 road (see :class:`actors.turn.TurnEnded`).
@@ -19,21 +23,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
 import trio
 
 from actors.actor import Actor, Ask, Message, Refused, Tells
-from actors.classify import Kind, Verdict, classify, outcome_of
+from actors.classify import FAILURE, REASONS, STATUS, Kind, Verdict, classify, hopeless, outcome_of
 from actors.clock import NS_PER_S, from_seconds
 from actors.gate import GateCheck, GateRead, exhausted_text
 from actors.host import PaneRef
-from actors.inject import STILL_NS, Typing
-from actors.member import Blocked, Delivered, ProcessGone, Ready, TurnDone, Unblocked
+from actors.inject import STILL_NS, Typing, sanitise
+from actors.member import Blocked, Delivered, ProcessGone, Ready, RetryNoted, TurnDone, Unblocked
 from actors.panes import (
     Bind,
+    Confirm,
     Observed,
     PaneDied,
     PressKeys,
@@ -45,7 +51,9 @@ from actors.panes import (
     Withdraw,
 )
 from actors.patterns import LEGACY, Patterns
-from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
+from actors.resets import local_now
+from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State, Stillness
+from actors.signal import Events, Signal, What
 from actors.tracker import TurnTracker
 from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
 
@@ -55,6 +63,10 @@ WAITING_SENDS: Final = 8
 MIN_TURN_S: Final = 2.0
 #: How long a prompt waits for the member's input line to be free (a person's draft, a dialog), in seconds.
 PATIENCE_S: Final = 60.0
+#: How long a screen at rest waits for the program's own word on a turn that it has announced, in nanoseconds.
+GRACE_NS: Final = 1_500_000_000
+#: How long a retry banner may be away before its retrying counts as over, in nanoseconds: it goes with each attempt.
+RETRY_GONE_NS: Final = 10 * NS_PER_S
 
 
 class NoOpenTurn(Refused):
@@ -125,6 +137,10 @@ class Setup(msgspec.Struct, frozen=True):
     typing: Typing = Typing()
     min_turn_ns: int = from_seconds(MIN_TURN_S)
     interrupt_keys: tuple[str, ...] = ("Escape",)
+    #: The present by the wall clock, to read printed reset times by; it decides nothing else.
+    wall: Callable[[], datetime] = local_now
+    #: Understands the events of the program's hooks; ``None`` for a program without hooks of ours.
+    events: Events | None = None
 
 
 class Inert:
@@ -149,6 +165,19 @@ class _Turn:
         self.began_ns: int | None = None
         self.tracker: TurnTracker | None = None
         self.deadline: trio.CancelScope | None = None
+        #: The program has announced this turn; and what it calls it, where it has names.
+        self.announced = False
+        self.program_turn = ""
+        #: When its screen first was at rest.
+        self.rest_ns: int | None = None
+        self.retrying: Retrying | None = None
+        #: When its first retry was seen, and its last.
+        self.retry_since_ns = self.retry_seen_ns = 0
+
+    def is_prompt(self, text: str) -> bool:
+        """Whether the program's account of a prompt can be this one's: it may be wrapped, or shown in part."""
+        ours, theirs = "".join(sanitise(self.deliver.prompt).split())[:64], "".join(text.split())
+        return not theirs or ours in theirs
 
 
 class Resolver(Actor):
@@ -176,7 +205,7 @@ class Resolver(Actor):
     ) -> None:
         super().__init__(f"resolver:{target}")
         self.target = target
-        self._setup = setup
+        self.setup = setup
         self._pane = pane or PaneRef("none", target)
         self._credential = credential
         self._outlet = outlet or Inert()
@@ -188,6 +217,11 @@ class Resolver(Actor):
         #: Why no delivery is taken any more.
         self._closed: str | None = None
         self._blocked = False
+        #: The dialog has been seen, not only announced.
+        self._dialog_seen = False
+        #: A turn that the program has announced and that is not ours.
+        self._foreign_turn: str | None = None
+        self._last_prompt = ""
         self._still = Stillness()
         self._lost_races: Counter[str] = Counter()
 
@@ -217,6 +251,8 @@ class Resolver(Actor):
                 self._not_typed(message)
             case Observed(frame=frame):
                 self._observe(frame)
+            case Signal():
+                self._signal(message)
             case MemberReply(text=text):
                 return self._reply(text)
             case Interrupt():
@@ -278,12 +314,14 @@ class Resolver(Actor):
                     self._pane,
                     turn.ticket,
                     turn.deliver.prompt,
-                    self._setup.grammar,
-                    self._setup.typing,
+                    self.setup.grammar,
+                    self.setup.typing,
                     self,
                     patience_s=PATIENCE_S,
+                    leftover=self._last_prompt,
                 )
             )
+            self._last_prompt = turn.deliver.prompt
         return None
 
     def _typed(self, job: str, sent: Sent, at_ns: int) -> None:
@@ -296,7 +334,7 @@ class Resolver(Actor):
         self._outlet.tell(Delivered(self.target))
         self._panes.tell(Watch(self._pane, self))
         if turn.interrupted:
-            self._panes.tell(PressKeys(self._pane, self._setup.interrupt_keys))
+            self._panes.tell(PressKeys(self._pane, self.setup.interrupt_keys))
         elif not turn.settled:
             self._outlet.tell(Progress(turn.ticket, Phase.RUNNING))
             turn.deadline = self.after(turn.deliver.timeout_ns, TimedOut(turn.ticket))
@@ -318,19 +356,52 @@ class Resolver(Actor):
     def _observe(self, frame: Frame) -> None:
         turn = self._turn
         tracker = None if turn is None else turn.tracker
-        reading = self._setup.grammar.read(frame, None if tracker is None else tracker.sent)
+        reading = self.setup.grammar.read(frame, None if tracker is None else tracker.sent)
         still_ns = self._still.note(frame)
         if not self._ready:
             return self._starting(reading, still_ns)
         if turn is None or tracker is None or self._closed is not None:
             return None
-        if self._blocked != (reading.state is State.BLOCKED):
-            self._blocked = not self._blocked
-            self._outlet.tell(Blocked(self.target) if self._blocked else Unblocked(self.target))
+        self._see_dialog(reading.state)
+        self._note_retry(turn, reading.retrying, frame.at_ns)
+        if not turn.settled and (lost := hopeless(reading.retrying)) is not None:
+            elapsed = frame.at_ns - (turn.began_ns or 0)
+            return self._settle(turn, outcome_of(lost, frame, reading, elapsed, self.setup.min_turn_ns))
         ended_ns = tracker.note(frame, reading)
-        if ended_ns is not None:
-            self._scraped(turn, tracker, frame, reading, ended_ns)
+        if ended_ns is None:
+            turn.rest_ns = None
+            return None
+        turn.rest_ns = frame.at_ns if turn.rest_ns is None else turn.rest_ns
+        if turn.announced and frame.at_ns - turn.rest_ns < GRACE_NS:
+            return None
+        self._scraped(turn, tracker, frame, reading, ended_ns)
         return None
+
+    def _see_dialog(self, state: State) -> None:
+        """Follow a dialog on the screen. One that the program has announced may not be drawn yet."""
+        if state is State.BLOCKED:
+            self._dialog_seen = True
+            self._show_blocked(True)
+        elif self._dialog_seen or state is State.BUSY:
+            self._show_blocked(False)
+
+    def _show_blocked(self, blocked: bool) -> None:
+        self._dialog_seen = self._dialog_seen and blocked
+        if self._blocked != blocked:
+            self._blocked = blocked
+            self._outlet.tell(Blocked(self.target) if blocked else Unblocked(self.target))
+
+    def _note_retry(self, turn: _Turn, retrying: Retrying | None, at_ns: int) -> None:
+        """Tell the roster that the program only retries, and when that is over."""
+        before = turn.retrying
+        if retrying is not None:
+            turn.retry_seen_ns = at_ns
+            turn.retry_since_ns = at_ns if before is None else turn.retry_since_ns
+        elif before is None or at_ns - turn.retry_seen_ns < RETRY_GONE_NS:
+            return
+        turn.retrying = retrying
+        if (before and before.attempt) != (retrying and retrying.attempt) or (before is None) != (retrying is None):
+            self._outlet.tell(RetryNoted(self.target, retrying, turn.retry_since_ns))
 
     def _starting(self, reading: Reading, still_ns: int) -> None:
         """Wait for the first open input line. A dialog at start is shown, and nothing is typed into it."""
@@ -339,27 +410,114 @@ class Resolver(Actor):
             self._ready, self._blocked = True, False
             self._outlet.tell(Ready(self.target))
             self._rest()
-        elif reading.state is State.BLOCKED and not self._blocked:
-            self._blocked = True
-            self._outlet.tell(Blocked(self.target))
+        elif reading.state is State.BLOCKED:
+            self._show_blocked(True)
 
     def _scraped(self, turn: _Turn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
         """The program is at rest: say what the turn came to, unless somebody has said it already."""
         turn_ns = max(0, ended_ns - (turn.began_ns or 0))
-        verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self._setup.min_turn_ns)
+        verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self.setup.min_turn_ns)
         if verdict.kind is Kind.STALE:
             tracker.unsettle()
             return
         if turn.settled:
             self._lost("scrape")
         else:
-            self._settle(turn, outcome_of(verdict, frame, reading, turn_ns, self._setup.min_turn_ns))
+            self._settle(turn, outcome_of(verdict, frame, reading, turn_ns, self.setup.min_turn_ns))
+        self._turn_over()
+
+    def _turn_over(self) -> None:
         if self._closed is None:
             self._outlet.tell(TurnDone(self.target))
             self._rest()
 
     def _classify(self, frame: Frame, reading: Reading, sent: Sent | None, *, fast: bool) -> Verdict:
-        return classify(reading, self._setup.patterns, width=frame.width, sent=sent, screen=frame.lines, fast=fast)
+        return classify(
+            reading,
+            self.setup.patterns,
+            width=frame.width,
+            sent=sent,
+            screen=frame.lines,
+            fast=fast,
+            wall=self.setup.wall(),
+        )
+
+    # -- what the program itself says ----------------------------------------------------------------------------
+
+    def _signal(self, signal: Signal) -> None:
+        turn = self._turn
+        if turn is None or turn.phase not in (Phase.TYPING, Phase.RUNNING) or signal.turn == self._foreign_turn:
+            return self._stray(signal)
+        if signal.what is What.BEGAN:
+            return self._began(turn, signal)
+        if signal.turn and turn.program_turn and signal.turn != turn.program_turn:
+            return self._stray(signal)
+        if turn.phase is Phase.TYPING and not turn.announced:
+            return self._stray(signal)  # the end of something that was before our prompt
+        match signal.what:
+            case What.ENDED:
+                self._typed_end(turn, Kind.COMPLETED if signal.text.strip() else Kind.EMPTY, signal)
+            case What.FAILED:
+                self._typed_end(turn, signal.kind, signal)
+            case What.STOPPED:
+                self._typed_end(turn, Kind.INTERRUPTED, signal)
+            case What.WAITING:
+                self._show_blocked(True)
+            case What.WORKING:
+                self._show_blocked(False)
+            case What.RETRYING:
+                retrying = Retrying(signal.attempt, clean(signal.text), signal.wait_s)
+                self._note_retry(turn, retrying, self.now())
+                if (lost := hopeless(retrying)) is not None:
+                    self._typed_end(turn, lost.kind, msgspec.structs.replace(signal, resets_in_ns=lost.resets_in_ns))
+        return None
+
+    def _began(self, turn: _Turn, signal: Signal) -> None:
+        """The program has taken a prompt: ours, or a person's who types in the same pane."""
+        known = turn.announced and signal.turn == turn.program_turn
+        if not known and (turn.announced or not turn.is_prompt(signal.text)):
+            self._stray(signal)
+            return
+        turn.announced, turn.program_turn = True, signal.turn
+        if turn.phase is Phase.TYPING:
+            self._panes.tell(Confirm(self._pane, turn.ticket))
+
+    def _stray(self, signal: Signal) -> None:
+        """A report about a turn that is not the open one: logged, and evidence of nothing."""
+        if signal.what is What.BEGAN:
+            self._foreign_turn = signal.turn or None
+        level = logging.WARNING if signal.what is What.FAILED else logging.DEBUG
+        self._lost_races["signal"] += 1
+        self.log.log(
+            level,
+            "program reported %s outside of a turn of ours",
+            signal.what,
+            extra={"fleet_member": self.target, "fleet_signal": signal.pattern, "fleet_reason": clean(signal.text)},
+        )
+
+    def _typed_end(self, turn: _Turn, kind: Kind, signal: Signal) -> None:
+        text, truncated = bounded(signal.text) if kind is Kind.COMPLETED else ("", False)
+        if turn.timed_out and not turn.answered and text:
+            turn.answered = True
+            self._outlet.tell(LateReply(self.target, turn.ticket, text))
+        elif turn.settled:
+            self._lost("signal")
+        else:
+            self._settle(
+                turn,
+                Outcome(
+                    STATUS.get(kind, Status.FAILED),
+                    text=text,
+                    truncated=truncated,
+                    reason=REASONS.get(kind, clean(signal.text) or f"the program reported {signal.pattern or kind}"),
+                    source=signal.source,
+                    turn_ns=self._elapsed(turn),
+                    pattern=signal.pattern,
+                    failure=FAILURE.get(kind),
+                    resets_in_ns=signal.resets_in_ns,
+                ),
+            )
+        self._turn_over()
 
     def _reply(self, text: str) -> str:
         turn = self._turn
@@ -411,7 +569,7 @@ class Resolver(Actor):
         self._settle(turn, Outcome(Status.INTERRUPTED, reason="its lead stopped the turn", turn_ns=self._elapsed(turn)))
         turn.interrupted = True
         if running:
-            self._panes.tell(PressKeys(self._pane, self._setup.interrupt_keys))
+            self._panes.tell(PressKeys(self._pane, self.setup.interrupt_keys))
         elif turn.phase is Phase.TYPING:
             self._panes.tell(Withdraw(self._pane, turn.ticket))
         else:
@@ -477,7 +635,7 @@ class Resolver(Actor):
 
     def _rest(self) -> None:
         """The member is free: go on with the next send, or stop looking."""
-        self._turn, self._blocked = None, False
+        self._turn, self._blocked, self._dialog_seen = None, False, False
         self._panes.tell(Unwatch(self._pane))
         self._advance()
 
@@ -492,12 +650,12 @@ class Resolver(Actor):
     def _examine(self, frame: Frame) -> Examination:
         turn = self._turn
         sent = None if turn is None or turn.tracker is None else turn.tracker.sent
-        reading = self._setup.grammar.read(frame, sent)
+        reading = self.setup.grammar.read(frame, sent)
         return Examination(
             self.target,
             None if turn is None else turn.ticket,
             None if turn is None else turn.phase,
             reading,
-            self._classify(frame, reading, None, fast=False),
+            hopeless(reading.retrying) or self._classify(frame, reading, None, fast=False),
             dict(self._lost_races),
         )

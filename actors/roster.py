@@ -23,6 +23,7 @@ from actors.member import (
     MemberOver,
     MemberState,
     Released,
+    RetryNoted,
     TurnFailed,
     step,
 )
@@ -31,7 +32,7 @@ from actors.outage import BackendErrorSeen, Evidence
 from actors.panes import ClosePane, PaneClosed, Unbind
 from actors.quarantine import ExhaustionSeen
 from actors.resolver import Deliver, Release, Resolver
-from actors.turn import LateReply, Outcome, Progress, Status, TurnEnded, clean
+from actors.turn import Failure, LateReply, Outcome, Progress, Status, TurnEnded, clean
 
 #: Released members that are remembered, so that a late message about one is not taken for an unknown target.
 TOMBSTONES: Final = 256
@@ -53,6 +54,10 @@ class MemberView(msgspec.Struct, frozen=True):
     #: When the state was entered, in nanoseconds.
     since_ns: int
     resolver: Resolver
+    #: The program only retries by itself.
+    retry: RetryNoted | None = None
+    #: What a failed turn failed of, where that is known and no matter of the credential.
+    failure: Failure | None = None
 
     @property
     def terminal(self) -> bool:
@@ -111,9 +116,13 @@ class _Member(msgspec.Struct):
     state: MemberState = MemberState.STARTING
     reason: str = ""
     dialogs: int = 0
+    retry: RetryNoted | None = None
+    failure: Failure | None = None
 
     def view(self) -> MemberView:
-        return MemberView(self.identity, self.state, self.reason, self.since_ns, self.resolver)
+        return MemberView(
+            self.identity, self.state, self.reason, self.since_ns, self.resolver, self.retry, self.failure
+        )
 
 
 class Roster(Actor):
@@ -142,6 +151,9 @@ class Roster(Actor):
                 self.apply(message)
             case TurnEnded():
                 self._turn_ended(message)
+            case RetryNoted(target=target, retrying=retrying):
+                if (member := self._members.get(target)) is not None:
+                    member.retry = None if retrying is None else message
             case Progress() | LateReply():
                 self._mail.tell(message)
             case Route(target=target, deliver=deliver):
@@ -197,6 +209,8 @@ class Roster(Actor):
         identity, before = member.identity, member.state
         member.state, member.since_ns = state, self.now()
         member.reason = getattr(event, "reason", "")
+        if state not in (MemberState.BUSY, MemberState.BLOCKED):
+            member.retry = None
         if before is MemberState.BLOCKED:
             self._leads.tell(Settled(identity.lead, AtDialog(identity.target, member.dialogs).key))
         if isinstance(event, Blocked):
@@ -220,7 +234,8 @@ class Roster(Actor):
                 else:
                     self._not_evidence(turn)
             case Status.FAILED:
-                self.apply(TurnFailed(turn.target, outcome.reason))
+                if self.apply(TurnFailed(turn.target, outcome.reason)):
+                    self._members[turn.target].failure = outcome.failure
                 self._mail.tell(turn)
             case _:
                 self._mail.tell(turn)

@@ -95,12 +95,18 @@ class Reading(msgspec.Struct, frozen=True):
     retrying: Retrying | None = None
     #: The turn was cut short by a key: the program says so.
     interrupted: bool = False
+    #: The program says that the turn ended well, in words that it never prints after a failure.
+    finished: bool = False
+    #: The lines in which failures are looked for, where that is not the last answer block and what follows it.
+    judged: tuple[str, ...] | None = None
     #: A prompt's echo stands on the screen: without one there is no turn to judge.
     echoed: bool = True
 
     @property
     def ending(self) -> tuple[str, ...]:
-        """The lines an operator's pattern looks at: the last answer block and what follows it, else all of them."""
+        """The lines a pattern looks at: what the grammar says, else the last answer block and the rest, else all."""
+        if self.judged is not None:
+            return self.judged
         return self.scope if self.block_at is None else self.scope[self.block_at :]
 
 

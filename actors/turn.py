@@ -38,6 +38,15 @@ class Source(StrEnum):
     RAW = "raw"
 
 
+class Failure(StrEnum):
+    """What a failed turn failed of, where its program says it and the credential's health has no part in it."""
+
+    #: The key or the login is not accepted: waiting does not help, a person does.
+    AUTH = "auth"
+    #: The backend refuses this request and would serve another: too long, malformed, no such model.
+    REQUEST = "request"
+
+
 class Considered(msgspec.Struct, frozen=True):
     """One thing that was looked at on the way to a verdict, and what came of it."""
 
@@ -61,6 +70,9 @@ class Outcome(msgspec.Struct, frozen=True):
     #: The last lines of the frame that was judged.
     frame: tuple[str, ...] = ()
     considered: tuple[Considered, ...] = ()
+    failure: Failure | None = None
+    #: For an exhausted quota: how long until it comes back, in nanoseconds from the verdict, where the program says so.
+    resets_in_ns: int | None = None
 
 
 class TurnEnded(Message, frozen=True):

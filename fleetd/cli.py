@@ -11,6 +11,7 @@ import os
 import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,16 +121,21 @@ def build_parser() -> argparse.ArgumentParser:
     verb("reload", "read the configuration again")
     attach = verb("attach", "see and drive a member's terminal", json_output=False)
     attach.add_argument("target")
+    record = verb("record", "save what a member's pane shows, without its secrets, for a bug report", json_output=False)
+    record.add_argument("target")
+    record.add_argument("--output", type=Path, help="the file to write (default: standard output)")
     replay = verb("replay", "classify saved panes through the code that production runs")
     replay.add_argument("files", nargs="+", type=Path, metavar="FILE")
     replay.add_argument("--agent", help="read them as this agent's screens, with its shipped patterns")
     replay.add_argument("--profile", help="read them as this profile's screens, with its patterns")
     replay.add_argument("--config", type=Path, help="where the profile stands")
+    replay.add_argument("--now", type=_moment, metavar="TIME", help="when they were saved, in ISO 8601 (default: now)")
     replay.add_argument("--baseline", type=Path, help="what the pane showed before the prompt")
     demo = verb("demo", "watch the outage story on real panes", json_output=False)
     demo.add_argument("--host", choices=("tmux", "pty"), help="which terminal (default: tmux where there is one)")
     demo.add_argument("--fast", action="store_true", help="a shorter cool-off")
     verb("mcp", "serve MCP on standard input and output", json_output=False)
+    verb("hook", "hand an event of an agent program (a JSON object on standard input) to the daemon", json_output=False)
     verb("prompt", "print the block for a lead's own CLAUDE.md or AGENTS.md", json_output=False)
 
     for name, tool in TOOL_VERBS.items():
@@ -144,6 +150,10 @@ def build_parser() -> argparse.ArgumentParser:
         for flag, text in tool.flags.items():
             added.add_argument(f"--{_dashed(flag)}", dest=flag, action="store_true", help=text)
     return parser
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone()
 
 
 def _dashed(name: str) -> str:
@@ -311,8 +321,27 @@ def _mcp(arguments: Arguments) -> int:
     return run_bridge(socket_path(directory), lambda: spawn_daemon(up))
 
 
+def _hook(arguments: Arguments) -> int:
+    from fleetd.hook import main as hand_over
+
+    return hand_over([str(socket_path(runtime_dir(arguments.runtime_dir, os.environ)))])
+
+
 def _prompt(_arguments: Arguments) -> int:
     print(Path(__file__).with_name("lead_prompt.md").read_text(encoding="utf-8"), end="")
+    return DONE
+
+
+def _record(arguments: Arguments) -> int:
+    text = str(_request(arguments, "fleetd/record", {"target": arguments.target})["text"])
+    if arguments.output is None:
+        print(text, end="")
+        return DONE
+    try:
+        arguments.output.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        return _say(f"{arguments.output} cannot be written: {exc.strerror}", FAILED)
+    print(f"{arguments.output}: read it before you send it; secrets are recognised by their looks only")
     return DONE
 
 
@@ -334,8 +363,10 @@ VERBS: Final[Mapping[str, Verb]] = {
     "status": _status,
     "reload": _reload,
     "attach": _attach,
+    "record": _record,
     "replay": _replay,
     "demo": _demo,
     "mcp": _mcp,
+    "hook": _hook,
     "prompt": _prompt,
 }

@@ -10,9 +10,13 @@ import msgspec
 
 from actors.actor import Refused
 from actors.host import HostError, PaneRef
+from actors.panes import Look
+from actors.resets import local_now
 from actors.roster import Find, Members
 from fleetd.callers import Caller, Role
+from fleetd.captures import Redactor, text_of
 from fleetd.connection import Connection, UnknownMethod
+from fleetd.events import take
 from fleetd.fleet import Fleet
 from fleetd.reload import ReloadPlan
 from fleetd.toolbox import Toolbox
@@ -75,11 +79,12 @@ MAX_CELLS: Final = 1000
 
 
 class DaemonControls:
-    """What ``fleetd/...`` methods do. All but ``fleetd/call`` are for leads.
+    """What ``fleetd/...`` methods do. All but ``fleetd/call`` and ``fleetd/hook`` are for leads.
 
     Args:
         status: facts, given the number of members.
         reload: reads the configuration again; raises :class:`Refused` when it is not valid.
+        secrets: the agent of a profile, and what takes its secrets out of a text.
         down: asks the daemon to end; with members, or without.
     """
 
@@ -91,6 +96,7 @@ class DaemonControls:
         *,
         status: Callable[[int], Status],
         reload: Callable[[], Awaitable[ReloadPlan]],
+        secrets: Callable[[str], tuple[str, Redactor]],
         down: Callable[[bool, Connection], str],
     ) -> None:
         self._fleet = fleet
@@ -98,6 +104,7 @@ class DaemonControls:
         self._attach = attach
         self._status = status
         self._reload = reload
+        self._secrets = secrets
         self._down = down
         self._views: dict[str, Attachment] = {}
         self._opened = 0
@@ -105,6 +112,8 @@ class DaemonControls:
     async def control(self, caller: Caller, method: str, params: Mapping[str, Any], connection: Connection) -> object:
         if method == "fleetd/call":
             return await self._call(caller, params)
+        if method == "fleetd/hook":
+            return await self._event(caller, params)
         if caller.role is not Role.LEAD:
             raise NotAllowed(f"{method} is for leads, and fleetd takes you for {caller.role} {caller.id}")
         match method:
@@ -116,6 +125,8 @@ class DaemonControls:
                 return {"applied": list(plan.applied), "deferred": list(plan.deferred)}
             case "fleetd/down":
                 return {"message": self._down(params.get("killMembers") is True, connection)}
+            case "fleetd/record":
+                return {"text": await self._record(params)}
             case "fleetd/attach":
                 return await self._show(params, connection)
             case "fleetd/input":
@@ -133,6 +144,29 @@ class DaemonControls:
             raise BadParams("fleetd/call needs a tool's name and an object of arguments")
         result = await self._toolbox.call(caller, tool, arguments)
         return {"structured": dict(result.structured), "text": result.text, "isError": result.is_error}
+
+    async def _record(self, params: Mapping[str, Any]) -> str:
+        """What a member's pane shows now, as a capture without its secrets."""
+        target = params.get("target")
+        if not isinstance(target, str):
+            raise BadParams("fleetd/record needs a member's target")
+        identity = (await self._fleet.roster.ask(Find(target))).identity
+        frame = await self._fleet.panes.ask(Look(identity.pane, styled=True))
+        agent, redact = self._secrets(identity.profile)
+        return text_of(frame, agent, local_now().replace(microsecond=0), redact)
+
+    async def _event(self, caller: Caller, params: Mapping[str, Any]) -> object:
+        """An event of a member's own program. What it says settles that member's turn and nobody else's."""
+        event = params.get("event")
+        if caller.role is not Role.MEMBER:
+            raise NotAllowed(
+                f"fleetd/hook is for members' programs, and fleetd takes you for {caller.role} {caller.id}"
+            )
+        if not isinstance(event, dict):
+            raise BadParams("fleetd/hook needs an object called event")
+        member = await self._fleet.roster.ask(Find(caller.id))
+        signals = await take(member.resolver, event)
+        return {"taken": [signal.what for signal in signals]}
 
     # -- attach --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from fleetd.agents import ADAPTERS
 from fleetd.agents.adapter import Adapter
 from fleetd.bootclock import BootClock
 from fleetd.callers import Caller, Role
+from fleetd.captures import Redactor
 from fleetd.config import Config, ConfigError, HostName, find, read
 from fleetd.connection import Connection
 from fleetd.controls import Attachment, DaemonControls, Status
@@ -92,7 +93,15 @@ class Daemon:
         self.started_ns = now_ns()
         self.tools = Tools(Tooling(self.fleet, self._facts()))
         self.lead_panes = LeadPanes(self.fleet.leads, self.user_tmux)
-        controls = DaemonControls(self.fleet, self.tools, self, status=self.status, reload=self.reload, down=self.down)
+        controls = DaemonControls(
+            self.fleet,
+            self.tools,
+            self,
+            status=self.status,
+            reload=self.reload,
+            secrets=self.secrets,
+            down=self.down,
+        )
         self.door = Door(
             self.tools,
             controls,
@@ -169,8 +178,7 @@ class Daemon:
             OpenFailed: it could not be started.
         """
         env = member_environment(os.environ, {}, (), runtime_dir=str(self.directory))
-        plan = adapter.plan(adapter.command, env)
-        pane = await self.host.open(PaneSpec("lead", plan.argv, plan.env, cwd, WIDTH, HEIGHT))
+        pane = await self.host.open(PaneSpec("lead", adapter.command, env, cwd, WIDTH, HEIGHT))
         lead = await self.fleet.leads.ask(Join(f"pane:{pane.pid}.{pane.started}"))
         self._lead_roots[(pane.pid, pane.started)] = lead
         self._lead_panes_here[lead] = pane
@@ -189,6 +197,12 @@ class Daemon:
             str(socket_path(self.directory)),
             None if self.config_path is None else str(self.config_path),
         )
+
+    def secrets(self, profile: str) -> tuple[str, Redactor]:
+        """A profile's agent (empty for none), and what takes out the secrets that its members' screens may show."""
+        found = self.config.profiles.get(profile)
+        own = [] if found is None else [*found.env.items()]
+        return (found and found.agent) or "", Redactor([*own, *os.environ.items()], str(Path.home()))
 
     async def reload(self) -> ReloadPlan:
         """Read the configuration again and put in force what can be.

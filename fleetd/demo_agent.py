@@ -9,7 +9,8 @@ a line ``demo: STEP; STEP; ...``:
 ``say TEXT``         an answer block
 ``lines N``          an answer of N lines
 ``quote``            a valid report that quotes error lines in prose, in a list and in a code block
-``fail [TEXT]``      the backend's error line, and no answer block; TEXT instead of ``API Error: 529 ...``
+``fail [TEXT]``      the backend's error line, and no answer block; TEXT instead of ``API Error: 529 ...``: one that
+                     begins with ``Not logged in`` or ``Bad request`` is no fault of the backend
 ``exhaust [TEXT]``   the used-up quota's line
 ``retry N``          a retry banner that counts N seconds down, then on with the work
 ``permission``       a dialog in place of the input box: 1, y or Enter goes on, 2 or Escape stops the turn

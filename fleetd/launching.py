@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+import secrets
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from actors.host import OpenFailed, PaneHost, PaneSpec
+from actors.actor import Tells
+from actors.host import OpenFailed, PaneHost, PaneRef, PaneSpec
 from actors.inject import Typing
 from actors.launcher import Launched, Order
 from actors.resolver import Setup
 from actors.screen import Grammar
+from fleetd import hook
 from fleetd.agents import ADAPTERS
+from fleetd.agents.adapter import LaunchContext, LaunchPlan, with_shipped
 from fleetd.agents.generic import GenericGrammar, generic_typing
 from fleetd.config import Config
 from fleetd.environment import MissingVariable, member_environment
+from fleetd.hosts.launch import private_directory
 from fleetd.profiles import Profile
+from fleetd.rundir import socket_path
 from fleetd.worktree import add_worktree
+
+log = logging.getLogger("fleetd.launching")
 
 #: Wide enough that programs wrap little, tall enough that a whole turn stays on the screen.
 WIDTH: Final = 160
 HEIGHT: Final = 120
+#: Members' private files, below the runtime directory.
+MEMBERS: Final = "members"
 
 
 def setup_of(profile: Profile) -> Setup:
     """How the profile's program is read and typed to."""
     grammar, typing, keys = _program(profile)
-    return Setup(grammar, profile.patterns, typing, profile.min_turn_ns, keys)
+    patterns = profile.patterns
+    if profile.agent is None:
+        return Setup(grammar, patterns, typing, profile.min_turn_ns, keys)
+    adapter = ADAPTERS[profile.agent]
+    return Setup(grammar, with_shipped(patterns, adapter), typing, profile.min_turn_ns, keys, events=adapter.signals)
 
 
 def _program(profile: Profile) -> tuple[Grammar, Typing, tuple[str, ...]]:
@@ -66,14 +83,52 @@ class ProfileLaunching:
             raise OpenFailed(f"there is no directory {cwd}")
         if order.worktree:
             cwd = await add_worktree(cwd, order.target)
-        argv = profile.command
         try:
             env = member_environment(self._environ, profile.env, profile.env_from, runtime_dir=str(self._runtime_dir))
         except MissingVariable as missing:
             raise OpenFailed(str(missing)) from None
-        if profile.agent is not None:
-            adapter = ADAPTERS[profile.agent]
-            plan = adapter.plan(argv or adapter.command, env)
-            argv, env = plan.argv, dict(plan.env)
-        pane = await self._host.open(PaneSpec(order.target, argv, env, cwd, WIDTH, HEIGHT))
-        return Launched(pane, setup_of(profile), cwd)
+        directory = self._runtime_dir / MEMBERS / f"{order.target}-{secrets.token_hex(4)}"
+        try:
+            plan = self._plan(profile, order.target, env, cwd, directory)
+            pane = await self._host.open(PaneSpec(order.target, plan.argv, plan.env, cwd, WIDTH, HEIGHT))
+        except BaseException:
+            remove(directory)
+            raise
+        return Launched(pane, setup_of(profile), cwd, _beside(plan, pane), lambda: remove(directory))
+
+    def _plan(self, profile: Profile, target: str, env: Mapping[str, str], cwd: str, directory: Path) -> LaunchPlan:
+        if profile.agent is None:
+            return LaunchPlan(profile.command, env)
+        adapter = ADAPTERS[profile.agent]
+        try:
+            private_directory(directory.parent)
+            private_directory(directory)
+            return adapter.plan(
+                LaunchContext(
+                    target,
+                    profile.command or adapter.command,
+                    env,
+                    cwd,
+                    directory,
+                    hook=(sys.executable, "-I", "-S", hook.__file__, str(socket_path(self._runtime_dir))),
+                    bridge=(sys.executable, "-m", "fleetd", "--runtime-dir", str(self._runtime_dir), "mcp"),
+                    limit_retries=profile.limit_retries,
+                )
+            )
+        except OSError as exc:
+            raise OpenFailed(f"its files could not be written: {exc.strerror}: {exc.filename}") from exc
+
+
+def _beside(plan: LaunchPlan, pane: PaneRef) -> Callable[[Tells], Awaitable[None]] | None:
+    watch = plan.watch
+    return None if watch is None else lambda resolver: watch(pane, resolver)
+
+
+def remove(directory: Path) -> None:
+    """Remove a member's files. What cannot be removed is left and logged: it stops nobody."""
+
+    def keep(_: object, path: str, exc: BaseException) -> None:
+        if not isinstance(exc, FileNotFoundError):
+            log.warning("member's file not removed", extra={"fleet_path": path, "fleet_reason": str(exc)})
+
+    shutil.rmtree(directory, onerror=lambda function, path, info: keep(function, path, info[1]))

@@ -10,6 +10,7 @@ import trio
 from msgspec import UNSET, Meta, UnsetType
 
 from actors.actor import Refused
+from actors.classify import word
 from actors.clock import from_seconds, now_ns
 from actors.health import Findings
 from actors.launcher import Room, Spawn
@@ -17,9 +18,10 @@ from actors.mail import Await, Collect, OpenTicket, PutAnswer, Questions, Ticket
 from actors.outage import Cooling
 from actors.panes import Look
 from actors.quarantine import Quarantined
+from actors.resets import local_now, moment
 from actors.resolver import Examine, Interrupt
 from actors.roster import Find, Members, ReleaseMember
-from actors.screen import State
+from actors.turn import spoken
 from fleetd import shaping, views
 from fleetd.callers import Caller
 from fleetd.fleet import Fleet
@@ -162,15 +164,15 @@ async def _explain_live(on: Tooling, target: str) -> views.Explanation:
     member = await on.fleet.roster.ask(Find(target))
     frame = await on.fleet.panes.ask(Look(member.identity.pane))
     seen = await member.resolver.ask(Examine(frame))
-    states = {State.BUSY: "working", State.BLOCKED: "blocked"}
     return views.Explanation(
         target=member.identity.target,
         ticket=seen.ticket or UNSET,
-        verdict=states.get(seen.reading.state, seen.verdict.kind),
-        reason=member.reason or UNSET,
+        verdict=word(seen.reading, seen.verdict),
+        reason=member.reason or spoken(seen.verdict.line) or UNSET,
         source=seen.verdict.source,
         pattern=seen.verdict.pattern or UNSET,
         line=seen.verdict.line.strip() or UNSET,
+        resets_at=UNSET if (span := seen.verdict.resets_in_ns) is None else moment(local_now(), span),
         considered=[views.ConsideredRow(what=each.what, found=each.found) for each in seen.verdict.considered],
         frame=list(frame.lines[-40:]),
         lost_races=dict(seen.lost_races),

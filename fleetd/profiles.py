@@ -13,7 +13,7 @@ from actors.clock import NS_PER_S, from_seconds
 from actors.patterns import LEGACY_ERROR, BadPattern, Pattern, Patterns
 from actors.resolver import MIN_TURN_S
 from fleetd.yamlfile import Node, Scalar, YamlError, shown, table
-from fleetd.yamlvalues import Key, integer, items, seconds, string, values
+from fleetd.yamlvalues import Key, boolean, integer, items, seconds, string, values
 
 CAPACITY: Final = (1, 64)
 #: 0 switches the floor off, for programs that answer at once.
@@ -60,6 +60,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     #: How the first line of an answer begins, literally, behind its indentation.
     answer_marker: str | None = None
     min_turn_ns: int = from_seconds(MIN_TURN_S)
+    #: The adapter may cut the program's silent retries short.
+    limit_retries: bool = True
 
     def __repr__(self) -> str:
         # Values of the environment may be secrets, and what has a repr gets logged.
@@ -101,6 +103,7 @@ def profiles(node: Node, shipped: Mapping[str, Shipped]) -> Mapping[str, Profile
         **{key: (field, partial(_screen_pattern, name=key)) for key, field in _SCREEN.items()},
         "answerMarker": ("answer_marker", _marker),
         "minTurnSeconds": ("min_turn_ns", lambda entry: seconds(entry, *MIN_TURN)),
+        "limitRetries": ("limit_retries", boolean),
     }
     entries = table(node)
     if len(entries) > PROFILES:

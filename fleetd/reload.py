@@ -38,6 +38,7 @@ _PROFILE_APPLIED: Final = {
     "envFrom": "env_from",
     "credentialId": "credential_id",
     "capacity": "capacity",
+    "limitRetries": "limit_retries",
 }
 _PROFILE_DEFERRED: Final = {
     "agent": "agent",

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from actors.classify import Kind, Verdict, classify
+from actors.classify import REASONS, classify, hopeless, word
 from actors.patterns import LEGACY, Pattern, Patterns
+from actors.resets import local_now, moment
 from actors.resolver import Setup
-from actors.screen import Frame, Reading, Sent, State, clean_lines, columns
+from actors.screen import Frame, Sent
 from actors.turn import spoken
 from fleetd.agents import ADAPTERS
-from fleetd.agents.adapter import Adapter
+from fleetd.agents.adapter import Adapter, with_shipped
 from fleetd.agents.generic import GenericGrammar
+from fleetd.captures import frame_of, header_of
 from fleetd.client import Refusal
 from fleetd.config import ConfigError, find, read
 from fleetd.launching import setup_of
 
 #: A capture file larger than this is no pane, in bytes.
 FILE_BYTES: Final = 4 * 1024 * 1024
-_SGR: Final = re.compile("\x1b\\[[0-9;:]*m")
+#: How a pane is read of which nobody knows the program.
+UNKNOWN: Final = Setup(GenericGrammar(), LEGACY)
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,76 +46,61 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     resets_at: str | UnsetType = UNSET
 
 
-_VERDICTS: Final = {
-    Kind.EXHAUSTED: "exhausted",
-    Kind.BACKEND_ERROR: "backend_error",
-    Kind.INTERRUPTED: "interrupted",
-    Kind.COMPLETED: "completed",
-}
-
-
 def shipped_setup(adapter: Adapter) -> Setup:
     """An agent's screens with its shipped patterns."""
     patterns = Patterns(
         exhausted=(Pattern(adapter.exhausted_pattern, f"@{adapter.name}"),),
         error=(Pattern(adapter.error_pattern, f"@{adapter.name}"),),
     )
-    return Setup(adapter.grammar, patterns, adapter.typing)
+    return Setup(adapter.grammar, with_shipped(patterns, adapter), adapter.typing)
 
 
-def frame_of(text: str) -> Frame:
-    """A saved pane as a frame; SGR sequences in it are kept beside the plain lines."""
-    styled = clean_lines(text)
-    lines = tuple(_SGR.sub("", line).rstrip() for line in styled)
-    width = max((columns(line) for line in lines), default=0)
-    return Frame(lines, width=max(width, 40), height=max(len(lines), 1), styled=styled if "\x1b[" in text else ())
+def judge(name: str, frame: Frame, setup: Setup, baseline: Frame | None = None, now: datetime | None = None) -> Row:
+    """Classify one pane as production would if it came to rest like this.
 
-
-def judge(name: str, frame: Frame, setup: Setup, baseline: Frame | None = None) -> Row:
-    """Classify one pane as production would if it came to rest like this."""
+    Args:
+        now: when the pane was captured, with a time zone, for the reset times on it; none are read without it.
+    """
     sent = None if baseline is None else Sent("", baseline)
     reading = setup.grammar.read(frame, sent)
-    if reading.state is State.BUSY:
-        return Row(name, "working")
-    if reading.state is State.BLOCKED:
-        return Row(name, "blocked")
-    verdict = classify(reading, setup.patterns, width=frame.width, sent=sent, screen=frame.lines, fast=False)
-    return _row(name, reading, verdict)
-
-
-def _row(name: str, reading: Reading, verdict: Verdict) -> Row:
-    if verdict.kind is Kind.STALE or (verdict.kind is Kind.EMPTY and not reading.echoed):
-        return Row(name, "idle")
-    if verdict.kind is Kind.EMPTY:
-        return Row(name, "failed", "the turn ended without an answer", verdict.source)
+    verdict = hopeless(reading.retrying) or classify(
+        reading, setup.patterns, width=frame.width, sent=sent, screen=frame.lines, fast=False, wall=now
+    )
+    said = word(reading, verdict)
+    if said in ("working", "blocked", "idle"):
+        return Row(name, said)
     return Row(
         name,
-        _VERDICTS.get(verdict.kind, "failed"),
-        spoken(verdict.line) or UNSET,
+        said,
+        REASONS.get(verdict.kind) or spoken(verdict.line) or UNSET,
         verdict.source,
         verdict.pattern or UNSET,
         verdict.line.rstrip() or UNSET,
+        UNSET if now is None or verdict.resets_in_ns is None else moment(now, verdict.resets_in_ns),
     )
 
 
 def replay(arguments: Namespace) -> int:
     """Print a line a file. The exit code says whether every file could be read, not what was found in it."""
     setup = _setup(arguments)
-    baseline = None if arguments.baseline is None else _read(arguments.baseline)
+    baseline = None if arguments.baseline is None else frame_of(_read(arguments.baseline))
     code = 0
     for path in arguments.files:
         try:
-            frame = _read(path)
+            text = _read(path)
         except Refusal as refusal:
             print(f"fleetd: {refusal}", file=sys.stderr)
             code = 1
             continue
-        row = judge(str(path), frame, setup, baseline)
+        header, _ = header_of(text)
+        how = setup or (shipped_setup(ADAPTERS[header.agent]) if header.agent in ADAPTERS else UNKNOWN)
+        row = judge(str(path), frame_of(text), how, baseline, arguments.now or header.at or local_now())
         print(json.dumps(msgspec.to_builtins(row), ensure_ascii=False) if arguments.json else _text(row))
     return code
 
 
-def _setup(arguments: Namespace) -> Setup:
+def _setup(arguments: Namespace) -> Setup | None:
+    """How to read every file; ``None`` where each is read as what its header says."""
     if arguments.agent is not None and arguments.profile is not None:
         raise Refusal("give --agent or --profile, not both", {})
     if arguments.agent is not None:
@@ -120,9 +108,7 @@ def _setup(arguments: Namespace) -> Setup:
         if adapter is None:
             raise Refusal(f"no agent is called {arguments.agent}: there are {', '.join(ADAPTERS)}", {})
         return shipped_setup(adapter)
-    if arguments.profile is not None:
-        return _profile_setup(arguments)
-    return Setup(GenericGrammar(), LEGACY)
+    return None if arguments.profile is None else _profile_setup(arguments)
 
 
 def _profile_setup(arguments: Namespace) -> Setup:
@@ -138,7 +124,7 @@ def _profile_setup(arguments: Namespace) -> Setup:
     return setup_of(profiles[arguments.profile])
 
 
-def _read(path: Path) -> Frame:
+def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
@@ -146,7 +132,7 @@ def _read(path: Path) -> Frame:
         raise Refusal(f"{path} cannot be read: {exc.strerror}", {}) from None
     if len(data) > FILE_BYTES:
         raise Refusal(f"{path} is larger than {FILE_BYTES} bytes: a pane is not", {})
-    return frame_of(data.decode("utf-8", "replace").replace("\r\n", "\n"))
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def _text(row: Row) -> str:

@@ -12,7 +12,7 @@ from actors.mail import QuestionView, TicketView
 from actors.placement import Load
 from actors.roster import MemberView
 from actors.screen import collapse
-from actors.turn import Phase, Status, clean
+from actors.turn import Phase, Status, clean, spoken
 from fleetd import views
 
 #: Characters of an answer that ``fleet_wait`` shows; the whole is in ``fleet_collect``.
@@ -38,7 +38,20 @@ def member_row(member: MemberView, now_ns: int) -> views.MemberRow:
         lead=identity.lead,
         state=member.state,
         failure_reason=clean(member.reason) if member.reason else UNSET,
+        failure_kind=member.failure or UNSET,
         for_seconds=floor_seconds(now_ns - member.since_ns),
+        retrying=_retrying(member, now_ns),
+    )
+
+
+def _retrying(member: MemberView, now_ns: int) -> views.RetryingRow | UnsetType:
+    retry = member.retry
+    if retry is None or retry.retrying is None:
+        return UNSET
+    return views.RetryingRow(
+        attempt=UNSET if retry.retrying.attempt is None else retry.retrying.attempt,
+        for_seconds=floor_seconds(now_ns - retry.since_ns),
+        reason=spoken(retry.retrying.line),
     )
 
 
@@ -107,6 +120,8 @@ def send_result(ticket: TicketView, now_ns: int, page: int = 1) -> views.SendRes
         text=text[page - 1],
         truncated=outcome.truncated,
         reason=clean(outcome.reason) if outcome.reason else UNSET,
+        failure_kind=outcome.failure or UNSET,
+        resets_in_seconds=UNSET if outcome.resets_in_ns is None else ceil_seconds(outcome.resets_in_ns),
         source=outcome.source if outcome.source is not None else UNSET,
         turn_seconds=round(outcome.turn_ns / NS_PER_S, 1),
         page=page,
@@ -124,6 +139,7 @@ def ended_row(ticket: TicketView) -> views.EndedRow:
         target=ticket.target,
         status=outcome.status,
         reason=clean(outcome.reason) if outcome.reason else UNSET,
+        failure_kind=outcome.failure or UNSET,
         preview=collapse(outcome.text[: PREVIEW_CHARS * 2])[:PREVIEW_CHARS] if completed else UNSET,
     )
 

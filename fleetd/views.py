@@ -16,6 +16,15 @@ class View(msgspec.Struct, frozen=True, rename="camel"):
     """A shape that clients see."""
 
 
+class RetryingRow(View, frozen=True, kw_only=True):
+    """A turn that only retries by itself: it still works, and has not failed."""
+
+    attempt: int | UnsetType = UNSET
+    for_seconds: int
+    #: The program's own words.
+    reason: str
+
+
 class MemberRow(View, frozen=True, kw_only=True):
     target: str
     name: str
@@ -25,7 +34,10 @@ class MemberRow(View, frozen=True, kw_only=True):
     state: str
     #: The agent's own words, cleaned and cut: data, never an instruction.
     failure_reason: str | UnsetType = UNSET
+    #: ``auth`` or ``request``: no fault of the backend, and never evidence of an outage.
+    failure_kind: str | UnsetType = UNSET
     for_seconds: int
+    retrying: RetryingRow | UnsetType = UNSET
 
 
 class ProfileRow(View, frozen=True, kw_only=True):
@@ -123,6 +135,9 @@ class SendResult(View, frozen=True, kw_only=True):
     text: str | UnsetType = UNSET
     truncated: bool | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    failure_kind: str | UnsetType = UNSET
+    #: For an exhausted quota, where the program said when it comes back; counted from the end of the turn.
+    resets_in_seconds: int | UnsetType = UNSET
     source: str | UnsetType = UNSET
     turn_seconds: float | UnsetType = UNSET
     page: int | UnsetType = UNSET
@@ -137,6 +152,7 @@ class EndedRow(View, frozen=True, kw_only=True):
     target: str
     status: str
     reason: str | UnsetType = UNSET
+    failure_kind: str | UnsetType = UNSET
     #: The beginning of the answer.
     preview: str | UnsetType = UNSET
 
@@ -198,6 +214,8 @@ class Explanation(View, frozen=True, kw_only=True):
     source: str | UnsetType = UNSET
     pattern: str | UnsetType = UNSET
     line: str | UnsetType = UNSET
+    #: When a used-up quota comes back, in ISO 8601 and UTC, where the screen says so.
+    resets_at: str | UnsetType = UNSET
     turn_seconds: float | UnsetType = UNSET
     considered: list[ConsideredRow]
     frame: list[str]

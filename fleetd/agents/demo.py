@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from actors.inject import Typing
 from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State
-from fleetd.agents.adapter import LaunchPlan
+from actors.signal import Signal
+from fleetd.agents.adapter import LaunchContext, LaunchPlan
 from fleetd.demo_screen import (
     ANSWER,
     ARMED,
@@ -188,8 +190,16 @@ class Demo:
     interrupt_keys: tuple[str, ...] = ("Escape",)
     error_pattern = r"^✗ API Error\b"
     exhausted_pattern = r"^✗ Usage limit reached\b"
+    auth_pattern = r"^✗ Not logged in\b"
+    request_pattern = r"^✗ Bad request\b"
+    #: Any of its trouble lines but the one that says that it was interrupted.
+    failed_pattern = r"^✗ (?:[^I]|I[^n])"
     client_names: tuple[str, ...] = ("fleetd-demo",)
 
-    def plan(self, argv: tuple[str, ...], env: Mapping[str, str]) -> LaunchPlan:
+    def plan(self, context: LaunchContext) -> LaunchPlan:
         """The command as it is: the demo agent needs nothing from fleetd."""
-        return LaunchPlan(argv, env)
+        return LaunchPlan(context.argv, context.env)
+
+    async def signals(self, event: Mapping[str, Any], now: datetime) -> tuple[Signal, ...]:
+        """None: the demo agent has no hooks."""
+        return ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from actors.panes import Look
+from actors.roster import Find
 from fleetd.callers import Caller
+from fleetd.events import take
 from fleetd.hosts.memory import MemoryPane, ScriptedAgent
 from fleetd.toolbox import ToolResult
 
@@ -160,6 +162,11 @@ class Member:
     @property
     def screen(self) -> tuple[str, ...]:
         return self.pane.frame(styled=False).lines
+
+    async def reports(self, event: Mapping[str, Any]) -> None:
+        """Its program's hook hands an event to fleetd; the agent's adapter says what it means."""
+        member = await self._fleet.actors.roster.ask(Find(self.target))
+        await take(member.resolver, event)
 
     def dies(self, status: int | None = None, *, signal: int | None = None) -> None:
         """Its process ends; with neither, nobody can say how."""

@@ -13,8 +13,10 @@ from tests.actors.recorders import Clock, Recorder, driven
 S = NS_PER_S
 
 
-def seen(at_s: int, credential: str = "c") -> ExhaustionSeen:
-    return ExhaustionSeen(credential, TurnEnded("m-1", "t-1", Outcome(Status.EXHAUSTED), at_s * S))
+def seen(at_s: int, credential: str = "c", resets_in_s: int | None = None) -> ExhaustionSeen:
+    span = None if resets_in_s is None else resets_in_s * S
+    outcome = Outcome(Status.EXHAUSTED, resets_in_ns=span)
+    return ExhaustionSeen(credential, TurnEnded("m-1", "t-1", outcome, at_s * S))
 
 
 @pytest.fixture
@@ -50,6 +52,14 @@ def test_a_repeat_restarts_the_one_deadline(quarantine: Quarantine) -> None:
     quarantine.handle(seen(0))
     quarantine.handle(seen(100))
     assert quarantine.handle(Quarantined()) == {"c": 1900 * S}
+
+
+@pytest.mark.parametrize(("said_s", "shut_s"), [(7200, 7200), (60, 60), (5, 60), (0, 60), (7 * 86_400, 86_400)])
+def test_a_quota_that_says_when_it_comes_back_shuts_its_credential_until_then_within_a_minute_and_a_day(
+    quarantine: Quarantine, said_s: int, shut_s: int
+) -> None:
+    quarantine.handle(seen(0, resets_in_s=said_s))
+    assert quarantine.handle(Quarantined()) == {"c": shut_s * S}
 
 
 def test_the_result_reaches_mail_after_the_deadline_is_set(quarantine: Quarantine, mail: Recorder) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from actors.actor import Message
-from actors.clock import NS_PER_S
 from actors.gate import GateCheck, GateRead
 from actors.host import PaneEnded, PaneRef
 from actors.inject import Typed
@@ -21,7 +19,7 @@ from actors.panes import (
     Watch,
     Withdraw,
 )
-from actors.patterns import LEGACY, Pattern, Patterns
+from actors.patterns import LEGACY
 from actors.resolver import (
     WAITING_SENDS,
     Deliver,
@@ -35,81 +33,10 @@ from actors.resolver import (
     Setup,
     TimedOut,
 )
-from actors.screen import Frame, Sent
-from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded
-from tests.actors.recorders import Clock, Recorder, TableGrammar, driven, frame
-
-S = NS_PER_S
-CUSTOM = Patterns(
-    exhausted=(Pattern(r"quota is used up", "exhaustedPattern"),),
-    error=(Pattern(r"backend (?:down|quota)", "errorPattern"),),
-)
-BASELINE = frame("idle", "* API Error: 529 from an older turn")
-
-
-class Bench:
-    """One resolver between recorders; the screen shows what the test says."""
-
-    def __init__(self, patterns: Patterns = CUSTOM, *, ready: bool = True) -> None:
-        self.clock = Clock()
-        self.outlet, self.gate, self.panes = Recorder("outlet"), Recorder("gate"), Recorder("panes")
-        self.resolver = Resolver(
-            "m-1",
-            Setup(TableGrammar(), patterns),
-            pane=PaneRef("memory", "%1"),
-            credential="c",
-            outlet=self.outlet,
-            gate=self.gate,
-            panes=self.panes,
-        )
-        driven(self.resolver, self.clock)
-        if ready:
-            self.shows("idle")
-            self.outlet.told.clear()
-
-    def tell(self, message: Message) -> object:
-        return self.resolver.handle(message)
-
-    def shows(self, *lines: str, at_s: float | None = None) -> None:
-        if at_s is not None:
-            self.clock.ns = round(at_s * S)
-        self.tell(Observed(frame(*lines, at_s=self.clock.ns / S)))
-
-    def deliver(self, ticket: str = "t-1", *, timeout_s: int = 600) -> None:
-        self.tell(Deliver(ticket, f"prompt of {ticket}", timeout_s * S))
-
-    def gate_says(
-        self,
-        ticket: str = "t-1",
-        *,
-        exhausted: dict[str, int] | None = None,
-        cooling: dict[str, int] | None = None,
-        hold: bool = True,
-    ) -> None:
-        self.tell(GateRead(ticket, exhausted or {}, cooling or {}, hold, self.clock.ns))
-
-    def typed(self, ticket: str = "t-1", before: Frame = BASELINE) -> None:
-        self.tell(PromptTyped(ticket, Typed(Sent(f"prompt of {ticket}", before), self.clock.ns)))
-
-    def begin(self, ticket: str = "t-1", **more: int) -> None:
-        """A turn that runs."""
-        self.deliver(ticket, **more)
-        self.gate_says(ticket)
-        self.typed(ticket)
-
-    def rests_on(self, *lines: str, after_s: float) -> None:
-        """The program comes to rest on this screen, ``after_s`` seconds from now."""
-        rest = self.clock.ns / S + after_s
-        for delay in (0.0, 0.25, 0.5):
-            self.shows(*lines, at_s=rest + delay)
-
-    def ended(self) -> list[TurnEnded]:
-        return self.outlet.only(TurnEnded)
-
-    @property
-    def outcome(self) -> Outcome:
-        (ended,) = self.ended()
-        return ended.outcome
+from actors.screen import Sent
+from actors.turn import LateReply, Phase, Progress, Source, Status
+from tests.actors.bench import Bench, S
+from tests.actors.recorders import Clock, TableGrammar, driven, frame
 
 
 @pytest.fixture

@@ -45,7 +45,6 @@ def test_the_adapter_is_known_by_its_name_and_by_its_client() -> None:
     assert DEMO.name == "demo"
     assert by_client("fleetd-demo") is DEMO
     assert by_client("someone-else") is None
-    assert DEMO.plan(("a",), {"B": "c"}).argv == ("a",)
 
 
 def _fresh(_: Story) -> None:
