@@ -25,7 +25,6 @@ from fleetd.peer import Peer, PeerRefused, ancestry, in_foreground, tmux_hints
 
 log = logging.getLogger("fleetd.leadpanes")
 
-#: Connections of one lead whose pane is remembered.
 _GENERIC: Final = GenericGrammar()
 
 
@@ -52,6 +51,7 @@ class LeadPanes:
     def __init__(self, leads: Tells, user_tmux: UserTmuxHost) -> None:
         self._leads = leads
         self._user_tmux = user_tmux
+        #: Which connection's process brought a lead's pane.
         self._bound: dict[str, int] = {}
 
     async def client_known(self, caller: Caller, peer: Peer, client: str) -> None:

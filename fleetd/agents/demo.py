@@ -17,6 +17,7 @@ from actors.inject import Typing
 from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State
 from actors.signal import Signal
 from fleetd.agents.adapter import LaunchContext, LaunchPlan
+from fleetd.agents.styles import bright
 from fleetd.demo_screen import (
     ANSWER,
     ARMED,
@@ -39,7 +40,6 @@ RULE_COLUMNS: Final = 8
 
 _BUSY: Final = re.compile(re.escape(BUSY) + r"\S.*… \(\d+s")
 _RETRY: Final = re.compile(re.escape(RETRY) + r".*retrying in (?P<wait>\d+)s · attempt (?P<attempt>\d+)/\d+")
-_SGR: Final = re.compile("\x1b\\[([0-9;:]*)m")
 
 
 class _Bottom(NamedTuple):
@@ -147,37 +147,10 @@ def _draft(frame: Frame, box: range) -> str:
     """What stands in the input box and is not a suggestion."""
     rows = [frame.lines[index] for index in box]
     if frame.styled:
-        rows = _bright(frame.styled)[box.start : box.stop]
+        rows = bright(frame.styled)[box.start : box.stop]
     elif [row.removeprefix(BOX) for row in rows] == [HINT[: frame.width - len(BOX)].rstrip()]:
         return ""
     return "\n".join(row.removeprefix(INDENT) if index else row[len(BOX) :] for index, row in enumerate(rows)).strip()
-
-
-def _bright(styled: Sequence[str]) -> list[str]:
-    """Lines without their dim text. A terminal may carry an attribute on to the next line."""
-    lines: list[str] = []
-    faint = False
-    for line in styled:
-        kept, at = "", 0
-        for found in _SGR.finditer(line):
-            kept += "" if faint else line[at : found.start()]
-            at, faint = found.end(), _faint(found[1], faint)
-        lines.append(kept + ("" if faint else line[at:]))
-    return lines
-
-
-def _faint(parameters: str, faint: bool) -> bool:
-    codes = iter(parameters.split(";"))
-    for code in codes:
-        if code in ("38", "48"):
-            # A colour: its own parameters say nothing of faintness.
-            for _ in range({"5": 1, "2": 3}.get(next(codes, ""), 0)):
-                next(codes, "")
-        elif code in ("", "0", "22"):
-            faint = False
-        elif code == "2":
-            faint = True
-    return faint
 
 
 class Demo:

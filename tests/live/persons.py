@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import trio
@@ -15,13 +16,15 @@ class UserTmux:
         self.socket = directory / "user.sock"
         self._tmux = ["tmux", "-u", "-S", str(self.socket), "-f", "/dev/null"]
 
-    async def run(self, *args: str) -> str:
-        env = {"PATH": os.environ["PATH"], "HOME": "/", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    async def run(self, *args: str, env: Mapping[str, str] | None = None) -> str:
+        if env is None:
+            env = {"PATH": os.environ["PATH"], "HOME": "/", "TERM": "xterm-256color", "LANG": "C.UTF-8"}
         done = await trio.run_process([*self._tmux, *args], capture_stdout=True, capture_stderr=True, env=env)
         return done.stdout.decode()
 
-    async def start(self, *argv: str) -> None:
-        await self.run("new-session", "-d", "-x", "200", "-y", "50", *argv)
+    async def start(self, *argv: str, env: Mapping[str, str] | None = None, cwd: str = "/") -> None:
+        """Start the server with one window that runs ``argv`` in exactly this environment."""
+        await self.run("new-session", "-d", "-x", "200", "-y", "50", "-c", cwd, *argv, env=env)
 
     async def type(self, text: str) -> None:
         """Type a line and press Enter."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.live.conftest import Running
 from tests.live.persons import UserTmux
+from tests.live.running import Running
 
 pytestmark = pytest.mark.live
 

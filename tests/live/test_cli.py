@@ -60,6 +60,10 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     yield shell
     if (shell.run_dir / "fleetd.sock").exists():
         shell("down", "--kill-members")
+    if (shell.run_dir / "tmux.sock").exists():
+        # Members live on in tmux when their daemon ends; these must not.
+        kill = ["tmux", "-S", str(shell.run_dir / "tmux.sock"), "kill-server"]
+        subprocess.run(kill, capture_output=True, check=False)
 
 
 def test_without_a_daemon_every_verb_ends_with_3_and_says_what_to_do(shell: Shell) -> None:

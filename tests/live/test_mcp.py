@@ -13,8 +13,8 @@ import trio
 from mcp import Client, StdioServerParameters
 
 from fleetd.tools import TABLE
-from tests.live.conftest import PATIENCE_S, Running
 from tests.live.persons import UserTmux
+from tests.live.running import PATIENCE_S, Running
 from tests.mcp.fakes import STATELESS, Plain, initialize_params
 
 pytestmark = pytest.mark.live
