@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ async def read(path: Path, count: int, changes: list[bytes | None]) -> list[obje
 
         nursery.start_soon(write)
         with trio.fail_after(20):
-            async for each in follow(path):
-                got.append(each)
-                if len(got) == count:
-                    break
+            async with aclosing(follow(path)) as records:
+                async for each in records:
+                    got.append(each)
+                    if len(got) == count:
+                        break
         nursery.cancel_scope.cancel()
     return got
 
