@@ -88,6 +88,10 @@ class Ask(Message, Generic[R], frozen=True, kw_only=True):
     reply: Reply[R] = msgspec.field(default_factory=Reply)
 
 
+class Ping(Ask[None], frozen=True):
+    """Answered by every actor as soon as its loop comes to it: it is alive, and not behind for long."""
+
+
 class Later:
     """Returned by ``handle`` when the answer to an ask comes in a later step."""
 
@@ -150,6 +154,15 @@ def tell_if_alive(address: Tells, message: Message) -> bool:
         logging.getLogger("fleetd.actor").debug("told nobody", extra={"fleet_message": type(message).__name__})
         return False
     return True
+
+
+#: Actors whose loop runs now, in this process.
+_running: Final[set[Actor]] = set()
+
+
+def running() -> tuple[Actor, ...]:
+    """Every actor whose loop runs now, by name: for the state dump, which must not depend on any of them."""
+    return tuple(sorted(_running, key=lambda actor: actor.name))
 
 
 class Effects(Protocol):
@@ -267,6 +280,7 @@ class Actor:
     async def run(self) -> None:
         """Handle messages until :meth:`stop`, a crash or cancellation. Effects end with it."""
         message: Message | None = None
+        _running.add(self)
         try:
             async with trio.open_nursery() as nursery:
                 self.effects = nursery
@@ -276,6 +290,7 @@ class Actor:
                     self._step(message)
                 nursery.cancel_scope.cancel()
         finally:
+            _running.discard(self)
             self._dismiss(message)
 
     def _step(self, message: Message) -> None:
@@ -283,6 +298,9 @@ class Actor:
             observe(self, message)
         if not isinstance(message, Ask):
             self.handle(message)
+            return
+        if isinstance(message, Ping):
+            message.reply.answer(None)
             return
         try:
             answer = self.handle(message)

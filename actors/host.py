@@ -123,3 +123,17 @@ class PaneHost(Protocol):
     def endings(self) -> AsyncIterator[PaneEnded]:
         """Each pane's end, once, as it happens. One reader."""
         ...
+
+    async def adopt(self, pane: PaneRef, target: str) -> None:
+        """Take over a pane that an earlier daemon opened for this target; from then on it is as one of our own.
+
+        Its process may have ended meanwhile: then its end is told as any other.
+
+        Raises:
+            PaneGone: there is no such pane any more, or it is another one by now: it is left alone.
+        """
+        raise PaneGone(f"pane {pane.id} ended with the daemon that opened it")
+
+    async def strangers(self) -> tuple[str, ...]:
+        """Targets of panes that carry our tag and that nobody has adopted."""
+        return ()

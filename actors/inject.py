@@ -14,7 +14,7 @@ What is typed is cleaned first: control characters could end the paste's bracket
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -174,7 +174,8 @@ class Injection:
                 rest_since = trio.current_time() if rest_since is None else rest_since
                 if trio.current_time() - rest_since >= self._typing.settle_s:
                     return frame
-            if trio.current_time() >= deadline:
+            # A line that is free now gets its rest, however little patience there is: a nudge has none.
+            if trio.current_time() >= deadline + (0.0 if why else self._typing.settle_s):
                 raise NotTyped(why or "its input line does not come to rest", retry=True)
             await trio.sleep(WAIT_S if why else LOOK_S)
 
@@ -186,6 +187,7 @@ class Injection:
         withdrawn: Callable[[], bool],
         confirmed: Callable[[], bool] = lambda: False,
         leftover: str = "",
+        commit: Callable[[Sent], Awaitable[None]] | None = None,
     ) -> Typed:
         """Type the text, submit it, and see its turn begin.
 
@@ -195,6 +197,8 @@ class Injection:
             withdrawn: asked while waiting; true means that the prompt is not wanted any more.
             confirmed: asked after Enter; true means that the program itself has said that it took the prompt.
             leftover: an earlier prompt of ours, which is cleared where it still stands in the input line.
+            commit: called right before the first character is typed: from then on the prompt may have arrived. What
+                it raises stops the typing.
 
         Raises:
             NotTyped: it was not submitted.
@@ -207,6 +211,8 @@ class Injection:
         if before.bracketed is False or not (self._typing.multiline or before.bracketed):
             prompt = " ".join(part.strip() for part in prompt.split("\n") if part.strip())
         sent = Sent(prompt, before)
+        if commit is not None:
+            await commit(sent)
         if self._is_long(prompt):
             await self._paste(HEAD + " ")
             await trio.sleep(self._typing.breath_s)

@@ -18,14 +18,27 @@ from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
 from actors.clock import ceil_seconds
 from actors.gate import GateCheck, GateRead, cooling_text, exhausted_text
 from actors.host import OpenFailed, PaneRef
+from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded
 from actors.leads import Owns
 from actors.member import Identity
+from actors.panes import ClosePane, PaneClosed
 from actors.placement import Cause, Exclusion, Load, PolicyName, choose, exclusion
-from actors.resolver import Resolver, Setup
-from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.resolver import Resolver, Resumed, Setup
+from actors.roster import MemberUp, ResolverDown, SlotFreed, StateLeft
+from actors.screen import Frame, Reading, Sent, State
 from actors.supervise import isolate
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class _Unseen:
+    """Reads the screen of a member whose pane is gone: there is none."""
+
+    def read(self, frame: Frame, sent: Sent | None = None) -> Reading:
+        return Reading(State.UNKNOWN)
+
+
+NOTHING: Final = Setup(_Unseen())
 
 
 class ProfileRoom(msgspec.Struct, frozen=True):
@@ -60,6 +73,8 @@ class Launched(msgspec.Struct, frozen=True):
     watch: Callable[[Tells], Awaitable[None]] | None = None
     #: Removes what was made for the member; called when it has ended.
     tidy: Callable[[], None] | None = None
+    #: What :meth:`Launching.adopt` needs to find all this again; no secret is in it.
+    record: bytes = b""
 
 
 class Launching(Protocol):
@@ -71,6 +86,18 @@ class Launching(Protocol):
         Raises:
             OpenFailed: it could not be started; nothing is left behind.
         """
+        ...
+
+    async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
+        """Take over a member that an earlier daemon launched, by what that one recorded.
+
+        Raises:
+            PaneGone: its pane is gone; the message says what became of it.
+        """
+        ...
+
+    async def discard(self, identity: Identity, record: bytes) -> None:
+        """End what is left of a member that had been released when the earlier daemon ended."""
         ...
 
 
@@ -92,6 +119,18 @@ class Spawned(msgspec.Struct, frozen=True):
     profile: str
     credential: str
     cwd: str
+
+
+class MemberRecord(msgspec.Struct, frozen=True):
+    """A member as the journal keeps it until its pane is closed."""
+
+    identity: Identity
+    cwd: str
+    #: The launching's own; see :attr:`Launched.record`.
+    record: bytes
+
+    def entry(self) -> Entry:
+        return Entry("member", self.identity.target, msgspec.json.encode(self))
 
 
 # -- what the launcher takes ----------------------------------------------------------------------------------------
@@ -118,11 +157,34 @@ class Room(Ask[tuple[Load, ...]], frozen=True):
     """Each profile's room, in the order of the configuration."""
 
 
+class TakeOver(Ask[None], frozen=True):
+    """A member that an earlier daemon launched; see :mod:`actors.adoption`."""
+
+    identity: Identity
+    #: ``None``: its pane is gone.
+    launched: Launched | None
+    left: StateLeft
+    resumed: Resumed
+
+
+class CountFrom(Message, frozen=True):
+    """Members are numbered from here on, or from further up."""
+
+    number: int
+
+
 class _Launched(Message, frozen=True):
     ask: Spawn
     order: Order
     credential: str
     result: outcome.Outcome[Launched]
+
+
+class _Up(Message, frozen=True):
+    """A member that runs, and is recorded."""
+
+    done: _Launched
+    launched: Launched
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -140,9 +202,18 @@ class Launcher(Actor):
     """
 
     def __init__(
-        self, launching: Launching, *, gate: Tells, roster: Tells, leads: Tells, panes: Tells, next_target: int = 1
+        self,
+        launching: Launching,
+        *,
+        gate: Tells,
+        roster: Tells,
+        leads: Tells,
+        panes: Tells,
+        journal: Journaling | None = None,
+        next_target: int = 1,
     ) -> None:
         super().__init__("launcher")
+        self._journal = journal or Forgetful()
         self._launching = launching
         self._gate, self._roster, self._leads, self._panes = gate, roster, leads, panes
         self._profiles: dict[str, ProfileRoom] = {}
@@ -163,7 +234,23 @@ class Launcher(Actor):
             case GateRead():
                 self._gate_read(message)
             case _Launched(result=outcome.Value(value=launched)):
-                self._up(message, launched)
+                record = MemberRecord(self._identity(message, launched), launched.cwd, launched.record)
+                self._journal.record(self, _Up(message, launched), record.entry())
+            case Recorded(then=_Up(done=done, launched=launched)):
+                self._up(done, launched)
+            case NotRecorded(then=_Up(done=done, launched=launched), why=why):
+                self._panes.tell(ClosePane(launched.pane, self))
+                self._failed(done, OpenFailed(f"it could not be written down, so a crash would lose it: {why}"))
+                if launched.tidy is not None:
+                    launched.tidy()
+            case PaneClosed(pane=pane):
+                self.log.debug("unrecorded member's pane closed", extra={"fleet_pane": pane.id})
+            case TakeOver(identity=identity, launched=launched, left=left, resumed=resumed):
+                if launched is not None:
+                    self._places[identity.target] = _Place(identity.profile, identity.name)
+                self._run(identity, launched, left, resumed)
+            case CountFrom(number=number):
+                self._next_target = max(self._next_target, number)
             case _Launched(result=outcome.Error(error=error)):
                 self._failed(message, error)
             case SlotFreed(target=target):
@@ -288,32 +375,46 @@ class Launcher(Actor):
 
     # -- after the launch ----------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _identity(done: _Launched, launched: Launched) -> Identity:
+        order = done.order
+        return Identity(order.target, order.name, order.profile, done.credential, order.lead, launched.pane)
+
     def _up(self, done: _Launched, launched: Launched) -> None:
-        order, reply = done.order, done.ask.reply
+        order = done.order
+        self._run(self._identity(done, launched), launched, None, None)
+        self.log.info("member up", extra={"fleet_member": order.target, "fleet_profile": order.profile})
+        done.ask.reply.answer(Spawned(order.target, order.name, order.profile, done.credential, launched.cwd))
+
+    def _run(
+        self, identity: Identity, launched: Launched | None, left: StateLeft | None, resumed: Resumed | None
+    ) -> None:
+        """Give a member its resolver. One whose pane is gone (``launched`` is none) has one that only refuses."""
         resolver = Resolver(
-            order.target,
-            launched.setup,
-            pane=launched.pane,
-            credential=done.credential,
+            identity.target,
+            NOTHING if launched is None else launched.setup,
+            pane=identity.pane,
+            credential=identity.credential,
             outlet=self._roster,
             gate=self._gate,
             panes=self._panes,
+            journal=self._journal,
+            resumed=resumed,
         )
-        identity = Identity(order.target, order.name, order.profile, done.credential, order.lead, launched.pane)
         # The registry and the roster know the member before anything can happen to it.
-        self._leads.tell(Owns(order.lead, order.target))
-        self._roster.tell(MemberUp(identity, resolver))
+        self._leads.tell(Owns(identity.lead, identity.target))
+        self._roster.tell(MemberUp(identity, resolver, left))
         assert self.effects is not None
         self.effects.start_soon(
             isolate,
             resolver,
-            lambda reason: self._roster.tell(ResolverDown(order.target, reason)),
-            launched.watch,
-            launched.tidy,
+            lambda reason: self._roster.tell(ResolverDown(identity.target, reason)),
+            None if launched is None else launched.watch,
+            None if launched is None else launched.tidy,
             name=resolver.name,
         )
-        self.log.info("member up", extra={"fleet_member": order.target, "fleet_profile": order.profile})
-        reply.answer(Spawned(order.target, order.name, order.profile, done.credential, launched.cwd))
+
+    # -- when a launch fails -------------------------------------------------------------------------------------
 
     def _failed(self, done: _Launched, error: BaseException) -> None:
         self._places.pop(done.order.target, None)

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from actors.actor import Actor, Ask, Message, Refused, Tells
+from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
+from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded, Records
 from actors.nudge import Item, Outage, Unattributed
 from actors.push import Drop, LeadPane, PushLoop, PushSettings, Put, SetPane, SetPush, StopPush
 from actors.turn import TurnEnded
@@ -31,6 +32,17 @@ class Join(Ask[str], frozen=True):
     """The lead behind a key: known, or new. Answers with its identifier."""
 
     key: str
+
+
+class RestoreLeads(Ask[None], frozen=True):
+    """Take over the leads that an earlier daemon knew."""
+
+    records: Records
+
+
+class _Joined(Message, frozen=True):
+    key: str
+    lead: str
 
 
 class SetLeadPane(Message, frozen=True):
@@ -108,14 +120,17 @@ class _Lead(msgspec.Struct):
 class Leads(Actor):
     """Owns the leads, their push loops and who leads whom."""
 
-    def __init__(self, settings: PushSettings, *, panes: Tells, mail: Tells) -> None:
+    def __init__(self, settings: PushSettings, *, panes: Tells, mail: Tells, journal: Journaling | None = None) -> None:
         super().__init__("leads")
+        self._journal = journal or Forgetful()
         self._settings = settings
         self._panes = panes
         self._mail = mail
         self._by_key: dict[str, _Lead] = {}
         self._by_id: dict[str, _Lead] = {}
         self._owner: dict[str, str] = {}
+        #: Who waits for a lead that is being recorded, by its key.
+        self._joining: dict[str, list[Join]] = {}
         self._count = 0
 
     def __repr__(self) -> str:
@@ -123,8 +138,16 @@ class Leads(Actor):
 
     def handle(self, message: Message) -> object:
         match message:
-            case Join(key=key):
-                return self._join(key)
+            case Join():
+                return self._join(message)
+            case Recorded(then=_Joined(key=key, lead=id)):
+                return self._joined(key, id)
+            case NotRecorded(then=_Joined(key=key, lead=id)):
+                # A lead that the disk does not take is one all the same: at worst it has another name after a crash.
+                self._journal.note(_entry(key, id))
+                self._joined(key, id)
+            case RestoreLeads(records=records):
+                self._restore(records)
             case SetLeadPane(lead=lead, pane=pane):
                 self._tell(lead, SetPane(pane))
             case Owns(lead=lead, target=target):
@@ -151,19 +174,37 @@ class Leads(Actor):
                 raise self.unknown(message)
         return None
 
-    def _join(self, key: str) -> str:
-        lead = self._by_key.get(key)
-        if lead is None:
-            if len(self._by_id) >= LEADS:
-                self._make_room()
-            self._count += 1
-            loop = PushLoop(f"lead-{self._count}", self._settings, panes=self._panes)
-            lead = _Lead(loop.lead, loop, self.now())
-            self._by_key[key] = self._by_id[lead.id] = lead
-            assert self.effects is not None, "the registry is not running"
-            self.effects.start_soon(loop.run, name=loop.name)
-        lead.heard_ns = self.now()
-        return lead.id
+    def _join(self, join: Join) -> object:
+        lead = self._by_key.get(join.key)
+        if lead is not None:
+            lead.heard_ns = self.now()
+            return lead.id
+        if join.key in self._joining:
+            self._joining[join.key].append(join)
+            return LATER
+        if len(self._by_id) >= LEADS:
+            self._make_room()
+        self._count += 1
+        self._joining[join.key] = [join]
+        id = f"lead-{self._count}"
+        return self._journal.record(self, _Joined(join.key, id), _entry(join.key, id))
+
+    def _joined(self, key: str, id: str) -> str:
+        self._add(key, id)
+        for join in self._joining.pop(key, ()):
+            join.reply.answer(id)
+        return id
+
+    def _add(self, key: str, id: str) -> None:
+        loop = PushLoop(id, self._settings, panes=self._panes)
+        self._by_key[key] = self._by_id[id] = _Lead(id, loop, self.now())
+        assert self.effects is not None, "the registry is not running"
+        self.effects.start_soon(loop.run, name=loop.name)
+
+    def _restore(self, records: Records) -> None:
+        for id, key in records.get("lead", {}).items():
+            self._count = max(self._count, int(id.removeprefix("lead-")))
+            self._add(key.decode(), id)
 
     def _make_room(self) -> None:
         owning = set(self._owner.values())
@@ -172,6 +213,7 @@ class Leads(Actor):
             raise TooManyLeads(f"{LEADS} leads own members, the most that may: release members or stop fleetd")
         gone = self._by_key.pop(min(idle)[1])
         del self._by_id[gone.id]
+        self._journal.note(Entry("lead", gone.id, None))
         gone.loop.tell(StopPush())
 
     def _find(self, lead: str) -> _Lead:
@@ -204,3 +246,7 @@ class Leads(Actor):
             )
             return
         self._tell(lead, Put(Unattributed(target), once=True))
+
+
+def _entry(key: str, id: str) -> Entry:
+    return Entry("lead", id, key.encode())

@@ -1,16 +1,20 @@
 """Mail: tickets, late replies and questions.
 
-A ticket is the lead's durable handle of a send. Its result is stored here before anybody is told of it, and stays until
-it is collected. Nothing is evicted in silence: at the bounds, a new send is refused with the bound in the message.
+A ticket is the lead's durable handle of a send. It is in the journal before it is given out, its result is there before
+anybody is told of it, and both stay until they are collected. So each step that somebody may see is taken twice: once
+to have it recorded, and then for real. Nothing is evicted in silence: at the bounds, a new send is refused with the
+bound in the message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from actors.actor import LATER, Actor, Ask, Message, Refused, Reply, Tells
+from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, Recorded, Records
 from actors.leads import Notify, Settled
 from actors.member import MemberOver
 from actors.nudge import EndedTicket, LateAnswer, OpenQuestion
@@ -129,16 +133,51 @@ class Questions(Ask[tuple[QuestionView, ...]], frozen=True):
     """Every open question, oldest first."""
 
 
+class Restore(Ask[None], frozen=True):
+    """Take over what an earlier daemon kept. Members that live are known already; nobody has asked for anything yet."""
+
+    records: Records
+    #: Tickets whose turn a member's resolver has taken over.
+    resumed: frozenset[str]
+    #: Tickets whose turn nobody knows the end of, with the reason.
+    lost: Mapping[str, str]
+
+
+class _Opened(Message, frozen=True):
+    send: OpenTicket
+    ticket: str
+
+
+class _Ended(Message, frozen=True):
+    ticket: str
+    outcome: Outcome
+
+
+class _Asked(Message, frozen=True):
+    ask: PutQuestion
+    question: str
+
+
+class _Answered(Message, frozen=True):
+    ask: PutAnswer
+
+
 class _Ticket(msgspec.Struct):
     id: str
     lead: str
     target: str
     opened_ns: int
+    timeout_ns: int
+    #: What to type; empty once it has ended.
+    prompt: str
     phase: Phase = Phase.QUEUED
     until_ns: int = 0
     outcome: Outcome | None = None
     collected: bool = False
     late_reply: str | None = None
+
+    def entry(self) -> Entry:
+        return Entry("ticket", self.id, msgspec.json.encode(self))
 
     def view(self) -> TicketView:
         return TicketView(
@@ -158,7 +197,9 @@ class _Question(msgspec.Struct):
     view: QuestionView
     answer: str | None = None
     closed: str | None = None
-    waiting: list[Reply[str]] = msgspec.field(default_factory=list)
+
+    def entry(self, **changes: object) -> Entry:
+        return Entry("question", self.view.id, msgspec.json.encode(msgspec.structs.replace(self, **changes)))
 
     @property
     def open(self) -> bool:
@@ -168,12 +209,17 @@ class _Question(msgspec.Struct):
 class Mail(Actor):
     """Owns tickets and questions, and who waits for them."""
 
-    def __init__(self, *, roster: Tells, leads: Tells) -> None:
+    def __init__(self, *, roster: Tells, leads: Tells, journal: Journaling | None = None) -> None:
         super().__init__("mail")
         self._roster = roster
         self._leads = leads
+        self._journal = journal or Forgetful()
         self._tickets: dict[str, _Ticket] = {}
         self._questions: dict[str, _Question] = {}
+        #: Who waits for the answer of a question.
+        self._asking: dict[str, list[Reply[str]]] = {}
+        #: Questions whose answer is being recorded.
+        self._answering: set[str] = set()
         self._awaiting: list[Await] = []
         self._ticket_count = 0
         self._question_count = 0
@@ -191,7 +237,7 @@ class Mail(Actor):
                 if (known := self._tickets.get(ticket)) is not None and known.outcome is None:
                     known.phase, known.until_ns = phase, until_ns
             case TurnEnded(ticket=ticket, outcome=outcome):
-                self._ended(ticket, outcome)
+                self._over_soon(ticket, outcome)
             case LateReply(ticket=ticket, text=text):
                 self._late(ticket, text)
             case MemberOver(target=target, reason=reason, sends_lost=lost):
@@ -206,25 +252,72 @@ class Mail(Actor):
                 return self._ask(message)
             case AwaitAnswer(question=question, target=target):
                 return self._await_answer(question, target, message.reply)
-            case PutAnswer(question=question, text=text):
-                return self._answer(question, text)
+            case PutAnswer():
+                return self._answer(message)
             case Questions():
                 return tuple(question.view for question in self._questions.values() if question.open)
+            case Recorded(then=then):
+                return self._recorded(then)
+            case NotRecorded(then=then, why=why):
+                self._not_recorded(then, why)
+            case Restore(records=records, resumed=resumed, lost=lost):
+                self._restore(records, resumed, lost)
             case _:
                 raise self.unknown(message)
         return None
 
+    def _recorded(self, then: Message) -> object:
+        match then:
+            case _Opened(send=send, ticket=ticket):
+                self._roster.tell(Route(send.target, Deliver(ticket, send.prompt, send.timeout_ns)))
+                send.reply.answer(ticket)
+                return ticket
+            case _Ended(ticket=ticket, outcome=outcome):
+                self._ended(ticket, outcome)
+            case _Asked(ask=ask, question=question):
+                self._leads.tell(Notify(ask.lead, OpenQuestion(question, ask.target)))
+                ask.reply.answer(question)
+                return question
+            case _Answered(ask=ask):
+                return self._answered(ask)
+            case _:
+                raise self.unknown(then)
+        return None
+
+    def _not_recorded(self, then: Message, why: str) -> None:
+        """The disk refuses: new promises are refused, and what is known already is shown all the same."""
+        refusal = NotKept(f"fleetd could not write this down, so a crash would lose it: {why}")
+        match then:
+            case _Opened(send=send, ticket=ticket):
+                del self._tickets[ticket]
+                send.reply.refuse(refusal)
+            case _Ended(ticket=ticket, outcome=outcome):
+                self._ended(ticket, outcome)
+                self._note(self._tickets[ticket])
+            case _Asked(ask=ask, question=question):
+                del self._questions[question]
+                ask.reply.refuse(refusal)
+            case _Answered(ask=ask):
+                self._answering.discard(ask.question)
+                ask.reply.refuse(refusal)
+            case _:
+                raise self.unknown(then)
+
+    def _note(self, ticket: _Ticket) -> None:
+        self._journal.note(ticket.entry(), Entry("turn", ticket.id, None))
+
     # -- tickets -------------------------------------------------------------------------------------------------
 
-    def _open(self, send: OpenTicket) -> str:
+    def _open(self, send: OpenTicket) -> object:
         if sum(1 for ticket in self._tickets.values() if ticket.outcome is None) >= OPEN_TICKETS:
             raise MailFull(f"{OPEN_TICKETS} sends have not ended, the most that may: wait for one to end")
         self._make_room()
         self._ticket_count += 1
-        ticket = _Ticket(f"t-{self._ticket_count}", send.lead, send.target, self.now())
+        ticket = _Ticket(
+            f"t-{self._ticket_count}", send.lead, send.target, self.now(), send.timeout_ns, prompt=send.prompt
+        )
         self._tickets[ticket.id] = ticket
-        self._roster.tell(Route(send.target, Deliver(ticket.id, send.prompt, send.timeout_ns)))
-        return ticket.id
+        return self._journal.record(self, _Opened(send, ticket.id), ticket.entry())
 
     def _make_room(self) -> None:
         if len(self._tickets) < KEPT_TICKETS:
@@ -232,17 +325,27 @@ class Mail(Actor):
         for ticket in self._tickets.values():
             if ticket.collected:
                 del self._tickets[ticket.id]
+                self._journal.note(Entry("ticket", ticket.id, None))
                 return
         raise MailFull(
             f"{KEPT_TICKETS} tickets are kept and none has been collected: collect results with fleet_collect"
         )
 
-    def _ended(self, name: str, outcome: Outcome) -> None:
+    def _over_soon(self, name: str, outcome: Outcome) -> None:
+        """Have a result recorded; nobody sees it before."""
         ticket = self._tickets.get(name)
         if ticket is None or ticket.outcome is not None:
             self.log.error("result of ticket %s has nowhere to go", name, extra={"fleet_ticket": name})
             return
-        ticket.outcome = outcome
+        ended = msgspec.structs.replace(ticket, outcome=outcome, prompt="")
+        self._journal.record(self, _Ended(name, outcome), ended.entry(), Entry("turn", name, None))
+
+    def _ended(self, name: str, outcome: Outcome) -> None:
+        ticket = self._tickets[name]
+        if ticket.outcome is not None:
+            self.log.error("ticket %s has ended twice", name, extra={"fleet_ticket": name})
+            return
+        ticket.outcome, ticket.prompt = outcome, ""
         if not self._answer_waiting(ticket):
             self._leads.tell(Notify(ticket.lead, EndedTicket(ticket.id, ticket.target, outcome.status)))
 
@@ -286,6 +389,7 @@ class Mail(Actor):
         ticket = self._find(name)
         if ticket.outcome is not None and not ticket.collected:
             ticket.collected = True
+            self._journal.note(ticket.entry())
             self._leads.tell(Settled(ticket.lead, ticket.id))
         if ticket.late_reply is not None:
             self._leads.tell(Settled(ticket.lead, LateAnswer(ticket.id, ticket.target).key))
@@ -308,33 +412,41 @@ class Mail(Actor):
             self.log.error("late reply to unknown ticket %s", name, extra={"fleet_ticket": name})
             return
         ticket.late_reply, ticket.collected = text, False
+        self._journal.note(ticket.entry())
         self._leads.tell(Notify(ticket.lead, LateAnswer(ticket.id, ticket.target)))
 
     def _member_over(self, target: str, reason: str, *, lost: bool) -> None:
         for question in self._questions.values():
             if question.view.target == target and question.open:
                 question.closed = reason
-                for reply in question.waiting:
+                self._journal.note(question.entry())
+                for reply in self._asking.pop(question.view.id, ()):
                     reply.refuse(QuestionClosed(f"question {question.view.id} is closed: {reason}"))
                 self._leads.tell(Settled(question.view.lead, question.view.id))
         if lost:
             for ticket in list(self._tickets.values()):
                 if ticket.target == target and ticket.outcome is None:
-                    self._ended(ticket.id, Outcome(Status.LOST, reason=reason))
+                    self._over_soon(ticket.id, Outcome(Status.LOST, reason=reason))
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def _ask(self, ask: PutQuestion) -> str:
+    def _ask(self, ask: PutQuestion) -> object:
+        # A member whose call was cut off by a restart of the daemon asks again: it is the same question.
+        for known in self._questions.values():
+            if (known.view.target, known.view.text, known.open) == (ask.target, ask.text, True):
+                return known.view.id
         opened = sum(1 for question in self._questions.values() if question.open)
         if opened >= OPEN_QUESTIONS:
             raise MailFull(f"{OPEN_QUESTIONS} questions are open, the most that may: go on without an answer")
         if len(self._questions) >= OPEN_QUESTIONS + KEPT_QUESTIONS:
-            del self._questions[next(name for name, question in self._questions.items() if not question.open)]
+            oldest = next(name for name, question in self._questions.items() if not question.open)
+            del self._questions[oldest]
+            self._journal.note(Entry("question", oldest, None))
         self._question_count += 1
         name = f"q-{self._question_count}"
-        self._questions[name] = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
-        self._leads.tell(Notify(ask.lead, OpenQuestion(name, ask.target)))
-        return name
+        question = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
+        self._questions[name] = question
+        return self._journal.record(self, _Asked(ask, name), question.entry())
 
     def _question(self, name: str) -> _Question:
         question = self._questions.get(name)
@@ -350,19 +462,64 @@ class Mail(Actor):
             return question.answer
         if question.closed is not None:
             raise QuestionClosed(f"question {name} is closed: {question.closed}")
-        question.waiting = [other for other in question.waiting if not other.abandoned]
-        question.waiting.append(reply)
+        self._asking[name] = [*(other for other in self._asking.get(name, ()) if not other.abandoned), reply]
         return LATER
 
-    def _answer(self, name: str, text: str) -> QuestionView:
+    def _answer(self, ask: PutAnswer) -> object:
+        self._check_open(ask.question)
+        if ask.question in self._answering:
+            raise QuestionClosed(f"question {ask.question} is being answered already")
+        self._answering.add(ask.question)
+        entry = self._questions[ask.question].entry(answer=ask.text)
+        return self._journal.record(self, _Answered(ask), entry)
+
+    def _check_open(self, name: str) -> None:
         question = self._question(name)
         if question.answer is not None:
             raise QuestionClosed(f"question {name} has been answered already")
         if question.closed is not None:
             raise QuestionClosed(f"question {name} is closed: {question.closed}")
-        question.answer = text
-        for reply in question.waiting:
-            reply.answer(text)
-        question.waiting.clear()
-        self._leads.tell(Settled(question.view.lead, name))
+
+    def _answered(self, ask: PutAnswer) -> object:
+        self._answering.discard(ask.question)
+        try:
+            self._check_open(ask.question)
+        except QuestionClosed as no:  # its member has ended meanwhile, and that was recorded after it
+            ask.reply.refuse(no)
+            return LATER
+        question = self._question(ask.question)
+        question.answer = ask.text
+        for reply in self._asking.pop(ask.question, ()):
+            reply.answer(ask.text)
+        self._leads.tell(Settled(question.view.lead, ask.question))
+        ask.reply.answer(question.view)
         return question.view
+
+    # -- after a restart -----------------------------------------------------------------------------------------
+
+    def _restore(self, records: Records, resumed: frozenset[str], lost: Mapping[str, str]) -> None:
+        questions = [msgspec.json.decode(body, type=_Question) for body in records.get("question", {}).values()]
+        for question in sorted(questions, key=lambda question: _number(question.view.id)):
+            self._questions[question.view.id] = question
+            self._question_count = max(self._question_count, _number(question.view.id))
+            if question.open:
+                self._leads.tell(Notify(question.view.lead, OpenQuestion(question.view.id, question.view.target)))
+        tickets = [msgspec.json.decode(body, type=_Ticket) for body in records.get("ticket", {}).values()]
+        for ticket in sorted(tickets, key=lambda ticket: _number(ticket.id)):
+            self._tickets[ticket.id] = ticket
+            self._ticket_count = max(self._ticket_count, _number(ticket.id))
+            if ticket.outcome is None and ticket.id in lost:
+                self._over_soon(ticket.id, Outcome(Status.LOST, reason=lost[ticket.id]))
+            elif ticket.outcome is None and ticket.id in resumed:
+                ticket.phase = Phase.RUNNING
+            elif ticket.outcome is None:
+                # It was never typed: a turn that was is with its member's resolver.
+                self._roster.tell(Route(ticket.target, Deliver(ticket.id, ticket.prompt, ticket.timeout_ns)))
+            elif not ticket.collected:
+                item = EndedTicket(ticket.id, ticket.target, ticket.outcome.status)
+                self._leads.tell(Notify(ticket.lead, item))
+
+
+def _number(name: str) -> int:
+    """The count in an identifier of ours: ``t-17``."""
+    return int(name.partition("-")[2])

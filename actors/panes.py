@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 import outcome
@@ -22,7 +23,8 @@ from trio_util import periodic
 from actors.actor import LATER, Actor, ActorDead, Ask, Message, Refused, Tells, Unanswered, tell_if_alive
 from actors.host import HostError, PaneEnded, PaneHost, PaneRef
 from actors.inject import Injection, NotTyped, Typed, Typing
-from actors.screen import Frame, Grammar
+from actors.journal import NotKept
+from actors.screen import Frame, Grammar, Sent
 
 log = logging.getLogger("fleetd.panes")
 
@@ -83,6 +85,8 @@ class TypePrompt(Message, frozen=True):
     patience_s: float = 60.0
     #: What was typed before: where it still stands in the input line, it is ours and no person's draft.
     leftover: str = ""
+    #: Called right before the first character is typed; what it raises stops the typing.
+    commit: Callable[[Sent], Awaitable[None]] | None = None
 
 
 class Confirm(Message, frozen=True):
@@ -118,6 +122,10 @@ class Look(Ask[Frame], frozen=True):
 
     pane: PaneRef
     styled: bool = False
+
+
+class Quiet(Ask[None], frozen=True):
+    """Type nothing more, and answer once nothing is half typed. What has not been begun stays undone: for the end."""
 
 
 class HostSaw(Message, frozen=True):
@@ -176,6 +184,8 @@ class _Job:
         self.prompt = prompt
         self.withdrawn = False
         self.confirmed = False
+        #: Its first character may have been typed.
+        self.begun = False
 
     async def run(self) -> None:
         with self._scope:
@@ -195,6 +205,7 @@ class Panes(Actor):
         self._owners: dict[PaneRef, Tells] = {}
         self._watched: dict[PaneRef, Actor] = {}
         self._unclaimed: dict[PaneRef, PaneEnded] = {}
+        self._quiet: list[Quiet] = []
 
     def __repr__(self) -> str:
         busy = sum(1 for jobs in self._jobs.values() if jobs)
@@ -240,10 +251,15 @@ class Panes(Actor):
                 self._answer_look(ask, result)
             case HostSaw(ended=ended):
                 self._ended(ended)
+            case Quiet():
+                self._quiet.append(message)
+                self._answer_quiet()
+                return LATER
             case _JobDone(pane=pane, result=result):
                 if isinstance(result, outcome.Error):
                     self.log.error("a job in pane %s crashed", pane.id, exc_info=result.error)
                 self._next(pane)
+                self._answer_quiet()
             case _:
                 raise self.unknown(message)
         return None
@@ -270,6 +286,18 @@ class Panes(Actor):
         else:
             del self._jobs[pane]
 
+    def _answer_quiet(self) -> None:
+        if self._quiet and not any(jobs[0].begun for jobs in self._jobs.values() if jobs):
+            for ask in self._quiet:
+                ask.reply.answer(None)
+
+    async def _begin(self, ask: TypePrompt, job: _Job, sent: Sent) -> None:
+        if self._quiet:
+            await trio.sleep_forever()
+        job.begun = True
+        if ask.commit is not None:
+            await ask.commit(sent)
+
     async def _type(self, ask: TypePrompt, job: _Job) -> None:
         answer: Message
         try:
@@ -278,12 +306,15 @@ class Panes(Actor):
                 ask.text,
                 patience_s=ask.patience_s,
                 leftover=ask.leftover,
+                commit=partial(self._begin, ask, job),
                 withdrawn=lambda: job.withdrawn,
                 confirmed=lambda: job.confirmed,
             )
             answer = PromptTyped(ask.job, typed)
         except NotTyped as no:
             answer = PromptNotTyped(ask.job, str(no), retry=no.retry)
+        except NotKept as no:
+            answer = PromptNotTyped(ask.job, str(no))
         except (HostError, PaneMissing) as broken:
             answer = PromptNotTyped(ask.job, f"the terminal failed: {broken}", unknown=True)
         except Exception as bug:

@@ -25,6 +25,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -36,7 +37,8 @@ from actors.clock import NS_PER_S, from_seconds
 from actors.gate import GateCheck, GateRead, exhausted_text
 from actors.host import PaneRef
 from actors.inject import STILL_NS, Typing, sanitise
-from actors.member import Blocked, Delivered, ProcessGone, Ready, RetryNoted, TurnDone, Unblocked
+from actors.journal import Entry, Forgetful, Journaling
+from actors.member import Blocked, Delivered, MemberEvent, ProcessGone, Ready, RetryNoted, TurnDone, Unblocked
 from actors.panes import (
     Bind,
     Confirm,
@@ -129,6 +131,13 @@ class TimedOut(Message, frozen=True):
     ticket: str
 
 
+class StartTimer(Message, frozen=True):
+    """A resumed send ends ``timed_out`` when so much time has passed; the loop runs only now."""
+
+    ticket: str
+    left_ns: int
+
+
 class Setup(msgspec.Struct, frozen=True):
     """How the member's program is read and typed to; from its profile, fixed at launch."""
 
@@ -141,6 +150,37 @@ class Setup(msgspec.Struct, frozen=True):
     wall: Callable[[], datetime] = local_now
     #: Understands the events of the program's hooks; ``None`` for a program without hooks of ours.
     events: Events | None = None
+
+
+class TypedTurn(msgspec.Struct, frozen=True):
+    """A send from its first character on, as the journal keeps it until it has ended."""
+
+    ticket: str
+    target: str
+    prompt: str
+    timeout_ns: int
+    #: The pane just before: text, and how wide it was.
+    before: tuple[str, ...]
+    width: int
+    #: When it was typed; when Enter was pressed, ``None`` while nobody knows that it was.
+    at_ns: int
+    began_ns: int | None = None
+
+    def entry(self) -> Entry:
+        return Entry("turn", self.ticket, msgspec.json.encode(self))
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """What an earlier daemon left of a member."""
+
+    #: Its open turn, where one had been typed.
+    turn: TypedTurn | None = None
+    #: Its first input line has been seen, so it is not starting.
+    ready: bool = True
+    #: A turn of its runs that has no open send: it was answered, or its time was up.
+    draining: bool = False
+    #: Why it takes no prompt any more; empty where it does.
+    closed: str = ""
 
 
 class Inert:
@@ -173,11 +213,28 @@ class _Turn:
         self.retrying: Retrying | None = None
         #: When its first retry was seen, and its last.
         self.retry_since_ns = self.retry_seen_ns = 0
+        #: An earlier daemon typed it, so what happened since then must show on the screen.
+        self.resumed = False
+        self.kept: TypedTurn | None = None
 
     def is_prompt(self, text: str) -> bool:
         """Whether the program's account of a prompt can be this one's: it may be wrapped, or shown in part."""
         ours, theirs = "".join(sanitise(self.deliver.prompt).split())[:64], "".join(text.split())
         return not theirs or ours in theirs
+
+
+def _doubt(turn: _Turn, frame: Frame, reading: Reading) -> str:
+    """Why nobody can say how a turn ended that was open when fleetd ended; empty where the screen can still say it."""
+    if reading.state not in (State.IDLE, State.UNKNOWN):
+        return ""
+    shown = "".join(reading.draft.split())
+    if shown and shown in "".join(turn.deliver.prompt.split()):
+        return "fleetd ended while it typed this prompt, which stands in the input line and was not submitted"
+    if turn.tracker is not None and frame.lines == turn.tracker.sent.before.lines:
+        return "fleetd ended while it typed this prompt, and nothing shows that it arrived"
+    if not reading.echoed:
+        return "fleetd was away when this turn ended, and its prompt is no longer on the screen"
+    return ""
 
 
 class Resolver(Actor):
@@ -190,6 +247,8 @@ class Resolver(Actor):
             The default publishes nothing and says so at DEBUG.
         gate: takes :class:`GateCheck`: the quarantine.
         panes: takes what is to be typed: the pane actor.
+        journal: keeps a turn from its first character on.
+        resumed: what an earlier daemon left; ``None`` for a member that has just been launched.
     """
 
     def __init__(
@@ -202,6 +261,8 @@ class Resolver(Actor):
         outlet: Tells | None = None,
         gate: Tells | None = None,
         panes: Tells | None = None,
+        journal: Journaling | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         super().__init__(f"resolver:{target}")
         self.target = target
@@ -222,6 +283,11 @@ class Resolver(Actor):
         #: A turn that the program has announced and that is not ours.
         self._foreign_turn: str | None = None
         self._last_prompt = ""
+        self._journal = journal or Forgetful()
+        #: What says that the member is at rest for the first time that this daemon knows of.
+        self._first_rest: MemberEvent = Ready(target)
+        if resumed is not None:
+            self._resume(resumed)
         self._still = Stillness()
         self._lost_races: Counter[str] = Counter()
 
@@ -231,7 +297,23 @@ class Resolver(Actor):
         closed = f", closed: {self._closed}" if self._closed else ""
         return f"<Resolver {self.target}: {turn}{settled}, {len(self._queue)} waiting{closed}>"
 
+    def _resume(self, left: Resumed) -> None:
+        self._closed = left.closed or None
+        self._ready = left.ready and not left.draining
+        if left.draining:
+            self._first_rest = TurnDone(self.target)
+        if (kept := left.turn) is None:
+            return
+        turn = self._turn = _Turn(Deliver(kept.ticket, kept.prompt, kept.timeout_ns))
+        turn.phase, turn.resumed, turn.kept = Phase.RUNNING, True, kept
+        turn.began_ns = kept.at_ns if kept.began_ns is None else kept.began_ns
+        turn.tracker = TurnTracker(Sent(kept.prompt, Frame(kept.before, at_ns=kept.at_ns, width=kept.width)))
+        self._ready, self._last_prompt = True, kept.prompt
+
     async def run(self) -> None:
+        if self._turn is not None and self._turn.began_ns is not None:
+            left_ns = self._turn.began_ns + self._turn.deliver.timeout_ns - self.now()
+            self.tell(StartTimer(self._turn.ticket, left_ns))
         self._panes.tell(Bind(self._pane, self))
         self._panes.tell(Watch(self._pane, self))
         await super().run()
@@ -259,6 +341,9 @@ class Resolver(Actor):
                 return self._interrupt()
             case TimedOut(ticket=ticket):
                 self._time_out(ticket)
+            case StartTimer(ticket=ticket, left_ns=left_ns):
+                if (turn := self._turn) is not None and turn.ticket == ticket and not turn.settled:
+                    turn.deadline = self.after(left_ns, TimedOut(ticket))
             case PaneDied(ended=ended):
                 self._died(ended.how(), known=ended.status is not None or ended.signal is not None)
             case Release():
@@ -319,10 +404,25 @@ class Resolver(Actor):
                     self,
                     patience_s=PATIENCE_S,
                     leftover=self._last_prompt,
+                    commit=partial(self._commit, turn),
                 )
             )
             self._last_prompt = turn.deliver.prompt
         return None
+
+    async def _commit(self, turn: _Turn, sent: Sent) -> None:
+        """From here on the prompt may have arrived: a daemon that comes after this one must never type it again."""
+        kept = TypedTurn(
+            turn.ticket,
+            self.target,
+            sent.prompt,
+            turn.deliver.timeout_ns,
+            sent.before.lines,
+            sent.before.width,
+            self.now(),
+        )
+        turn.kept = kept
+        await self._journal.keep(kept.entry())
 
     def _typed(self, job: str, sent: Sent, at_ns: int) -> None:
         turn = self._turn
@@ -331,6 +431,8 @@ class Resolver(Actor):
         turn.phase = Phase.RUNNING
         turn.began_ns = at_ns
         turn.tracker = TurnTracker(sent)
+        if turn.kept is not None and not turn.settled:
+            self._journal.note(msgspec.structs.replace(turn.kept, began_ns=at_ns).entry())
         self._outlet.tell(Delivered(self.target))
         self._panes.tell(Watch(self._pane, self))
         if turn.interrupted:
@@ -368,6 +470,10 @@ class Resolver(Actor):
             elapsed = frame.at_ns - (turn.began_ns or 0)
             return self._settle(turn, outcome_of(lost, frame, reading, elapsed, self.setup.min_turn_ns))
         ended_ns = tracker.note(frame, reading)
+        at_rest = ended_ns is not None or still_ns >= STILL_NS
+        if turn.resumed and not turn.settled and at_rest and (doubt := _doubt(turn, frame, reading)):
+            self._settle(turn, Outcome(Status.LOST, reason=doubt, turn_ns=self._elapsed(turn)))
+            return self._turn_over()
         if ended_ns is None:
             turn.rest_ns = None
             return None
@@ -408,7 +514,7 @@ class Resolver(Actor):
         at_rest = reading.state is State.IDLE or (reading.state is State.UNKNOWN and still_ns >= STILL_NS)
         if at_rest and reading.input_open:
             self._ready, self._blocked = True, False
-            self._outlet.tell(Ready(self.target))
+            self._outlet.tell(self._first_rest)
             self._rest()
         elif reading.state is State.BLOCKED:
             self._show_blocked(True)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from actors.actor import Actor, Ask, Message, Refused, Tells, tell_if_alive
+from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded
 from actors.leads import Notify, Settled, Unattributable
 from actors.member import (
     TERMINAL,
@@ -64,11 +65,21 @@ class MemberView(msgspec.Struct, frozen=True):
         return self.state in TERMINAL
 
 
+class StateLeft(msgspec.Struct, frozen=True):
+    """A member's state as the journal keeps it."""
+
+    state: MemberState
+    reason: str = ""
+    failure: Failure | None = None
+
+
 class MemberUp(Message, frozen=True):
     """A member has been launched."""
 
     identity: Identity
     resolver: Resolver
+    #: What an earlier daemon knew of it.
+    left: StateLeft | None = None
 
 
 class Route(Message, frozen=True):
@@ -109,6 +120,11 @@ class SlotFreed(Message, frozen=True):
     target: str
 
 
+class _Released(Message, frozen=True):
+    ask: ReleaseMember
+    target: str
+
+
 class _Member(msgspec.Struct):
     identity: Identity
     resolver: Resolver
@@ -129,9 +145,18 @@ class Roster(Actor):
     """Owns the members; see the module's essay for the order in which a failure travels on."""
 
     def __init__(
-        self, *, policy: Tells, quarantine: Tells, leads: Tells, mail: Tells, launcher: Tells, panes: Tells
+        self,
+        *,
+        policy: Tells,
+        quarantine: Tells,
+        leads: Tells,
+        mail: Tells,
+        launcher: Tells,
+        panes: Tells,
+        journal: Journaling | None = None,
     ) -> None:
         super().__init__("roster")
+        self._journal = journal or Forgetful()
         self._policy, self._quarantine = policy, quarantine
         self._leads, self._mail, self._launcher, self._panes = leads, mail, launcher, panes
         self._members: dict[str, _Member] = {}
@@ -145,15 +170,18 @@ class Roster(Actor):
 
     def handle(self, message: Message) -> object:
         match message:
-            case MemberUp(identity=identity, resolver=resolver):
-                self._members[identity.target] = _Member(identity, resolver, self.now())
+            case MemberUp(identity=identity, resolver=resolver, left=left):
+                member = self._members[identity.target] = _Member(identity, resolver, self.now())
+                if left is not None:
+                    member.state, member.reason, member.failure = left.state, left.reason, left.failure
+                    self._keep(member)
             case MemberEvent():
                 self.apply(message)
             case TurnEnded():
                 self._turn_ended(message)
             case RetryNoted(target=target, retrying=retrying):
-                if (member := self._members.get(target)) is not None:
-                    member.retry = None if retrying is None else message
+                if (retrier := self._members.get(target)) is not None:
+                    retrier.retry = None if retrying is None else message
             case Progress() | LateReply():
                 self._mail.tell(message)
             case Route(target=target, deliver=deliver):
@@ -164,12 +192,20 @@ class Roster(Actor):
             case Find(target=target):
                 return self._find(target).view()
             case ReleaseMember(target=target):
-                return self._release(self._find(target))
+                return self._release(message, self._find(target))
+            case Recorded(then=_Released(ask=ask, target=target)):
+                ask.reply.answer(target)
+                return target
+            case NotRecorded(then=_Released(ask=ask, target=target)):
+                # It is released all the same; the disk is told again when it takes something.
+                self._journal.note(_entry(target, StateLeft(MemberState.RELEASED)))
+                ask.reply.answer(target)
             case PaneClosed(pane=pane):
                 self._panes.tell(Unbind(pane))
                 for tomb in self._tombs.values():
                     if tomb.identity.pane == pane:
                         self._launcher.tell(SlotFreed(tomb.identity.target))
+                        self._forget(tomb.identity.target)
             case ResolverDown(target=target, reason=reason):
                 self.apply(TurnFailed(target, clean(f"internal error: {reason}")))
                 self._mail.tell(MemberOver(target, f"its turns have no judge any more: {reason}", sends_lost=True))
@@ -218,8 +254,16 @@ class Roster(Actor):
             self._leads.tell(Notify(identity.lead, AtDialog(identity.target, member.dialogs), once=True))
         if state in TERMINAL:
             self._mail.tell(MemberOver(identity.target, f"member {identity.target} is {state}"))
+        self._keep(member)
         if state is MemberState.LOST:
             self._launcher.tell(SlotFreed(identity.target))
+
+    def _keep(self, member: _Member) -> None:
+        left = StateLeft(member.state, member.reason, member.failure)
+        self._journal.note(_entry(member.identity.target, left))
+
+    def _forget(self, target: str) -> None:
+        self._journal.note(Entry("member", target, None), Entry("state", target, None))
 
     # -- a turn's end --------------------------------------------------------------------------------------------
 
@@ -236,6 +280,7 @@ class Roster(Actor):
             case Status.FAILED:
                 if self.apply(TurnFailed(turn.target, outcome.reason)):
                     self._members[turn.target].failure = outcome.failure
+                    self._keep(self._members[turn.target])
                 self._mail.tell(turn)
             case _:
                 self._mail.tell(turn)
@@ -287,7 +332,7 @@ class Roster(Actor):
         known = ", ".join(self._members) or "none"
         raise UnknownMember(f"no member is called {target}; there are: {known}")
 
-    def _release(self, member: _Member) -> str:
+    def _release(self, ask: ReleaseMember, member: _Member) -> object:
         target = member.identity.target
         self.apply(Released(target))
         self._tombs[target] = self._members.pop(target)
@@ -295,4 +340,8 @@ class Roster(Actor):
             self._tombs.pop(next(iter(self._tombs)))
         tell_if_alive(member.resolver, Release())
         self._panes.tell(ClosePane(member.identity.pane, self))
-        return target
+        return self._journal.record(self, _Released(ask, target), _entry(target, StateLeft(MemberState.RELEASED)))
+
+
+def _entry(target: str, left: StateLeft) -> Entry:
+    return Entry("state", target, msgspec.json.encode(left))

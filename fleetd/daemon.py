@@ -17,12 +17,14 @@ from typing import Final
 
 import trio
 
-from actors.actor import Refused
+from actors.actor import Refused, running
 from actors.clock import from_seconds, now_ns
 from actors.host import HostError, PaneHost, PaneRef, PaneSpec
+from actors.journal import NotKept
 from actors.leads import Join, SetLeadPane
+from actors.panes import Quiet
 from actors.push import LeadPane
-from actors.roster import Members
+from actors.roster import Members, ReleaseMember
 from actors.supervise import leaf
 from fleetd import __version__
 from fleetd.agents import ADAPTERS
@@ -45,7 +47,9 @@ from fleetd.launching import HEIGHT, WIDTH, ProfileLaunching
 from fleetd.lead_tools import Facts, Tooling
 from fleetd.leadpanes import LeadPanes
 from fleetd.logs import log_to
+from fleetd.notify import notify, watch_dog, watchdog_s
 from fleetd.peer import Peer, locate, session_key
+from fleetd.recovery import recover
 from fleetd.reload import ReloadPlan, plan
 from fleetd.rundir import (
     AlreadyRunning,
@@ -56,6 +60,7 @@ from fleetd.rundir import (
     runtime_dir,
     socket_path,
 )
+from fleetd.store import SqliteStore, StoreBroken
 from fleetd.tools import Tools
 from fleetd.webhook import post
 
@@ -63,6 +68,8 @@ log = logging.getLogger("fleetd.daemon")
 
 #: What a client that asked for the end is given to take the answer, in seconds.
 LAST_WORD_S: Final = 1.0
+#: What a prompt that is being typed is given to arrive before the end, in seconds.
+FINISH_S: Final = 20.0
 
 
 class BadConfig(Refused):
@@ -89,7 +96,8 @@ class Daemon:
         self.user_tmux = UserTmuxHost(directory)
         hosts: dict[str, PaneHost] = {host.name: host, self.user_tmux.name: self.user_tmux}
         self.launching = ProfileLaunching(config, host, os.environ, directory)
-        self.fleet = Fleet(config, hosts, self.launching, post)
+        self.store = SqliteStore(directory / "journal.db")
+        self.fleet = Fleet(config, hosts, self.launching, post, self.store)
         self.started_ns = now_ns()
         self.tools = Tools(Tooling(self.fleet, self._facts()))
         self.lead_panes = LeadPanes(self.fleet.leads, self.user_tmux)
@@ -116,6 +124,8 @@ class Daemon:
         self._lead_panes_here: dict[str, PaneRef] = {}
         self._ending = trio.Event()
         self._kill_members = False
+        #: Targets of panes that carry our tag and that no journal knows.
+        self._strangers: tuple[str, ...] = ()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -124,19 +134,56 @@ class Daemon:
             self._nursery = nursery
             await nursery.start(self.host.run)
             await nursery.start(self.fleet.run)
+            await self._recover()
             listener = bind_socket(self.directory)
             nursery.start_soon(self.door.serve, listener, name="door")
             nursery.start_soon(self._signals, name="signals")
             nursery.start_soon(self.door.warm_up, name="warm-up")
             self._report_start()
+            if (period_s := watchdog_s(os.environ)) is not None:
+                nursery.start_soon(watch_dog, self.fleet.actors, period_s, name="watchdog")
             task_status.started()
+            notify("READY=1")
             await self._ending.wait()
+            notify("STOPPING=1")
             # The door is shut first: nobody is told of an end that comes half-way.
             socket_path(self.directory).unlink(missing_ok=True)
-            if self._kill_members and isinstance(self.host, TmuxHost):
-                await self.host.kill_server()
+            await self._finish()
             nursery.cancel_scope.cancel()
+        self.store.close()
         log.info("daemon ended", extra={"fleet_pid": os.getpid()})
+
+    async def _recover(self) -> None:
+        """Take over what an earlier daemon left. Panes with our tag that it did not write down are left alone."""
+        entries = self.store.load()
+        strangers = await self.host.strangers()
+        adopted = await recover(self.fleet, entries, self.launching, strangers)
+        self._strangers = tuple(target for target in strangers if target not in adopted.members)
+        if entries:
+            log.info(
+                "recovered",
+                extra={
+                    "fleet_members": len(adopted.members),
+                    "fleet_turns": len(adopted.resumed),
+                    "fleet_lost": len(adopted.lost),
+                },
+            )
+        if self._strangers:
+            log.warning("panes left alone that no journal knows", extra={"fleet_targets": self._strangers})
+
+    async def _finish(self) -> None:
+        """Finish what was promised: a prompt that is being typed, members that are to end, what is to be written."""
+        with trio.move_on_after(FINISH_S):
+            await self.fleet.panes.ask(Quiet(), within_s=FINISH_S)
+        if self._kill_members:
+            for member in await self.fleet.roster.ask(Members()):
+                await self.fleet.roster.ask(ReleaseMember(member.identity.target))
+            if isinstance(self.host, TmuxHost):
+                await self.host.kill_server()
+        try:
+            await self.fleet.journal.keep()
+        except NotKept as refused:
+            log.error("ended with unwritten records: %s", refused)
 
     def _report_start(self) -> None:
         log.info(
@@ -286,7 +333,7 @@ class Daemon:
                         self.end()
 
     def _dump(self) -> None:
-        for actor in self.fleet.actors:
+        for actor in running():
             log.warning("%r depth %d last %s", actor, actor.depth, type(actor.last).__name__)
 
 
@@ -315,7 +362,7 @@ def main(chosen_dir: str | None, chosen_config: Path | None) -> int:
             config = Config() if path is None else read(path, shipped=ADAPTERS)
             log_to(directory / "fleetd.log")
             trio.run(_serve, directory, config, path, clock=BootClock())
-    except (RuntimeDirError, AlreadyRunning, ConfigError) as refused:
+    except (RuntimeDirError, AlreadyRunning, ConfigError, StoreBroken) as refused:
         print(f"fleetd: {refused}", file=sys.stderr)
         return 1
     except BaseExceptionGroup as group:

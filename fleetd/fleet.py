@@ -13,6 +13,7 @@ import trio
 from actors.actor import Actor, Address
 from actors.health import Health, Sample, SetHealth
 from actors.host import PaneHost
+from actors.journal import Journal, Store
 from actors.launcher import Configure, Launcher, Launching
 from actors.leads import Leads, SetPushAll
 from actors.mail import Mail
@@ -34,14 +35,18 @@ class Fleet:
         hosts: pane hosts by name; the members' own and the one for leads' panes.
         launching: starts a member's program.
         post: delivers health events.
+        store: where the journal writes.
     """
 
-    def __init__(self, config: Config, hosts: Mapping[str, PaneHost], launching: Launching, post: Post) -> None:
+    def __init__(
+        self, config: Config, hosts: Mapping[str, PaneHost], launching: Launching, post: Post, store: Store
+    ) -> None:
+        self.journal = Journal(store)
         roster, leads, launcher = Address(), Address(), Address()
         self._hosts = hosts
         self.panes = Panes(hosts)
-        self.mail = Mail(roster=roster, leads=leads)
-        self.leads = Leads(config.push, panes=self.panes, mail=self.mail)
+        self.mail = Mail(roster=roster, leads=leads, journal=self.journal)
+        self.leads = Leads(config.push, panes=self.panes, mail=self.mail, journal=self.journal)
         self.outage = OutagePolicy(config.outage, leads=self.leads, mail=self.mail)
         self.quarantine = Quarantine(config.quarantine_ns, policy=self.outage, mail=self.mail)
         self.roster = Roster(
@@ -51,9 +56,15 @@ class Fleet:
             mail=self.mail,
             launcher=launcher,
             panes=self.panes,
+            journal=self.journal,
         )
         self.launcher = Launcher(
-            launching, gate=self.quarantine, roster=self.roster, leads=self.leads, panes=self.panes
+            launching,
+            gate=self.quarantine,
+            roster=self.roster,
+            leads=self.leads,
+            panes=self.panes,
+            journal=self.journal,
         )
         self.health = Health(config.health, sample=self._sample, post=post)
         roster.bind(self.roster)
@@ -64,6 +75,7 @@ class Fleet:
     @property
     def actors(self) -> tuple[Actor, ...]:
         return (
+            self.journal,
             self.panes,
             self.mail,
             self.leads,

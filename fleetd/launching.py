@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from actors.actor import Tells
-from actors.host import OpenFailed, PaneHost, PaneRef, PaneSpec
+from actors.host import HostError, OpenFailed, PaneGone, PaneHost, PaneRef, PaneSpec
 from actors.inject import Typing
 from actors.launcher import Launched, Order
+from actors.member import Identity
 from actors.resolver import Setup
 from actors.screen import Grammar
 from fleetd import hook
@@ -28,6 +30,7 @@ from fleetd.environment import MissingVariable, member_environment
 from fleetd.hosts.launch import private_directory
 from fleetd.profiles import Profile
 from fleetd.rundir import socket_path
+from fleetd.snapshot import Snapshot, profile_of, taken
 from fleetd.worktree import add_worktree
 
 log = logging.getLogger("fleetd.launching")
@@ -94,7 +97,28 @@ class ProfileLaunching:
         except BaseException:
             remove(directory)
             raise
-        return Launched(pane, setup_of(profile), cwd, _beside(plan, pane), lambda: remove(directory))
+        return Launched(
+            pane, setup_of(profile), cwd, _beside(plan, pane), lambda: remove(directory), taken(profile, str(directory))
+        )
+
+    async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
+        """See :meth:`actors.launcher.Launching.adopt`."""
+        snapshot = msgspec.json.decode(record, type=Snapshot)
+        directory = Path(snapshot.directory)
+        try:
+            await self._host.adopt(identity.pane, identity.target)
+        except PaneGone:
+            remove(directory)
+            raise
+        return Launched(identity.pane, setup_of(profile_of(snapshot)), cwd, None, lambda: remove(directory), record)
+
+    async def discard(self, identity: Identity, record: bytes) -> None:
+        """See :meth:`actors.launcher.Launching.discard`."""
+        remove(Path(msgspec.json.decode(record, type=Snapshot).directory))
+        try:
+            await self._host.close(identity.pane)
+        except HostError as broken:
+            log.error("pane not closed", extra={"fleet_pane": identity.pane.id, "fleet_reason": str(broken)})
 
     def _plan(self, profile: Profile, target: str, env: Mapping[str, str], cwd: str, directory: Path) -> LaunchPlan:
         if profile.agent is None:

@@ -76,6 +76,17 @@ class Launch:
             raise OpenFailed(f"{target} was not started: {exc.strerror}: {exc.filename}") from exc
         return launch
 
+    @classmethod
+    def resumed(cls, status: str) -> Launch:
+        """The launch that writes to this status file: one that an earlier daemon began."""
+        path = Path(status)
+        return cls(path.with_suffix(".spec"), path)
+
+    @property
+    def status(self) -> str:
+        """The path of the status file."""
+        return str(self._status_path)
+
     @property
     def argv(self) -> list[str]:
         """What the terminal runs."""

@@ -128,6 +128,7 @@ class MemoryHost(PaneHost):
     """
 
     name = "memory"
+    #: A test of a restart sets it, and gives the next fleet the same host.
     outlives_daemon = False
 
     def __init__(self, play: Callable[[MemoryPane], Program | None] = lambda _: None) -> None:
@@ -189,6 +190,12 @@ class MemoryHost(PaneHost):
 
     def endings(self) -> AsyncIterator[PaneEnded]:
         return self._told
+
+    async def adopt(self, pane: PaneRef, target: str) -> None:
+        """The panes are still there where the test keeps the host; see :attr:`outlives_daemon`."""
+        found = self._panes.get(pane) if self.outlives_daemon else None
+        if found is None or found.spec.target != target:
+            raise PaneGone(f"pane {pane.id} ended with the daemon that opened it")
 
     async def _call(self, call: Call) -> None:
         await trio.lowlevel.checkpoint()

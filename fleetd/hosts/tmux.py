@@ -10,7 +10,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from json import dumps
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +20,14 @@ from actors.host import HostError, OpenFailed, PaneEnded, PaneGone, PaneHost, Pa
 from actors.screen import Frame
 from fleetd.hosts import tmux_commands
 from fleetd.hosts.launch import Launch, end_tree, ended, process_start, runs
-from fleetd.hosts.tmux_commands import NoServer, command
+from fleetd.hosts.tmux_adoption import TAG, Tag, encode, tagged
+from fleetd.hosts.tmux_commands import NoServer, command, server_pid
 from fleetd.hosts.tmux_control import CommandFailed, Control
 from fleetd.hosts.tmux_endings import Life, Seat, how
 from fleetd.hosts.tmux_server import SESSION, Server
 
 log = logging.getLogger("fleetd.tmux")
 
-#: Pane option that says whose pane it is.
-TAG: Final = "@fleetd_member"
 #: Endings that may wait for their reader; more of them wait where they arose.
 ENDINGS: Final = 256
 
@@ -140,6 +138,25 @@ class TmuxHost(PaneHost):
     def endings(self) -> AsyncIterator[PaneEnded]:
         return self._told
 
+    async def adopt(self, pane: PaneRef, target: str) -> None:
+        if not server_pid(self._server.socket):
+            raise PaneGone(f"pane {pane.id} is gone: its tmux server has ended")
+        await self._serving()
+        life = self._life
+        assert life is not None
+        found = (await tagged(self._control)).get(pane.id)
+        if found is None or not found.is_pane(pane, target):
+            raise PaneGone(f"pane {pane.id} is gone, or another one by now")
+        seat = self._seats[pane] = Seat(pane, found.window, Launch.resumed(found.tag.status), life)
+        self._running().start_soon(self._follow, seat)
+
+    async def strangers(self) -> tuple[str, ...]:
+        if not server_pid(self._server.socket):
+            return ()
+        await self._serving()
+        ours = {pane.id for pane in self._seats}
+        return tuple(found.tag.target for id, found in (await tagged(self._control)).items() if id not in ours)
+
     # -- beyond it -----------------------------------------------------------------------------------------------
 
     def attach_argv(self, pane: PaneRef) -> list[str]:
@@ -225,8 +242,8 @@ class TmuxHost(PaneHost):
         pane = seat.pane
         # This sets `window-size manual` for the one window.
         await self._control.run("resize-window", "-t", seat.window, "-x", str(spec.width), "-y", str(spec.height))
-        tag = dumps({"target": spec.target, "pid": pane.pid, "started": pane.started})
-        await self._control.run("set-option", "-p", "-t", pane.id, TAG, tag)
+        tag = Tag(spec.target, pane.pid, pane.started, seat.launch.status)
+        await self._control.run("set-option", "-p", "-t", pane.id, TAG, encode(tag))
 
     async def _undo(self, seat: Seat) -> None:
         """Leave nothing behind of a pane that was not opened."""

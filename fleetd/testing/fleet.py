@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import msgspec
 import trio
 from trio.testing import MockClock
 
@@ -19,6 +20,7 @@ from actors.actor import observer
 from actors.host import PaneRef, PaneSpec
 from actors.launcher import Launched, Order
 from actors.leads import Join, SetLeadPane
+from actors.member import Identity
 from actors.push import LeadPane
 from actors.roster import Find, Members
 from fleetd.agents import ADAPTERS
@@ -33,9 +35,12 @@ from fleetd.instructions import INSTRUCTIONS
 from fleetd.launching import setup_of
 from fleetd.lead_tools import Facts, Tooling
 from fleetd.peer import Peer
+from fleetd.recovery import recover
 from fleetd.reload import ReloadPlan, plan
+from fleetd.snapshot import Snapshot, profile_of, taken
 from fleetd.testing.clock import advance
 from fleetd.testing.people import Lead, LeadAgent, Member, Typewriter
+from fleetd.testing.store import MemoryStore
 from fleetd.testing.timeline import Timeline
 from fleetd.tools import Tools
 
@@ -55,6 +60,8 @@ class Fleet(trio.abc.Clock):
         self.config: Config = load(config, shipped=ADAPTERS)
         self.timeline = Timeline()
         self.host = MemoryHost(self._play)
+        #: What the journal wrote; it survives :meth:`restart`.
+        self.store = MemoryStore()
         #: What went to the webhook: URL and event.
         self.posted: list[tuple[str, Mapping[str, object]]] = []
         #: Launches that got their place, in order: processes that would have been started.
@@ -80,16 +87,41 @@ class Fleet(trio.abc.Clock):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Fleet]:
         """Run the actors. A lead called ``lead``, with a pane of its own, is there from the start."""
-        # Channels are made inside the run that uses them.
-        self.actors = Actors(self.config, {self.host.name: self.host}, self, self._post)
-        self.tools = Tools(Tooling(self.actors, self._facts()))
-        self.door = Door(self.tools, self, self._identify, instructions=INSTRUCTIONS)
         with self._observed():
             async with trio.open_nursery() as nursery:
-                await nursery.start(self.actors.run)
+                self._nursery = nursery
+                await nursery.start(self._live)
                 await self.add_lead("lead")
                 yield self
                 nursery.cancel_scope.cancel()
+
+    async def _live(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """One life of the daemon: from the recovery of what the store holds to :meth:`restart` or the end."""
+        # Channels are made inside the run that uses them.
+        self.actors = Actors(self.config, {self.host.name: self.host}, self, self._post, self.store)
+        self.tools = Tools(Tooling(self.actors, self._facts()))
+        self.door = Door(self.tools, self, self._identify, instructions=INSTRUCTIONS)
+        self._ended = trio.Event()
+        with trio.CancelScope() as self._life:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.actors.run)
+                await recover(self.actors, self.store.load(), self)
+                task_status.started()
+        self._ended.set()
+
+    async def restart(self, *, members_live: bool = True) -> None:
+        """Kill the daemon, as ``kill -9`` does, and start another one on what its journal holds.
+
+        Args:
+            members_live: the members live on, as they do in tmux; else their panes end with the daemon.
+        """
+        self._life.cancel()
+        await self._ended.wait()
+        self.host.outlives_daemon = members_live
+        await self._nursery.start(self._live)
+        for lead in self._leads.values():
+            if lead.pane is not None:
+                self._reads_in(lead.caller.id, lead.pane.ref)
 
     @contextmanager
     def _observed(self) -> Iterator[None]:
@@ -114,9 +146,13 @@ class Fleet(trio.abc.Clock):
             ref = await self.host.open(PaneSpec(id, adapter.command, {}, "/"))
             shown = self.host[ref]
             shown.program = LeadAgent()
-            self.actors.leads.tell(SetLeadPane(id, LeadPane(ref, adapter.grammar, adapter.typing)))
+            self._reads_in(id, ref)
         self._leads[name] = Lead(self, Caller(Role.LEAD, id, "/"), shown)
         return self._leads[name]
+
+    def _reads_in(self, id: str, pane: PaneRef) -> None:
+        adapter = ADAPTERS["demo"]
+        self.actors.leads.tell(SetLeadPane(id, LeadPane(pane, adapter.grammar, adapter.typing)))
 
     def member(self, name: str) -> Member:
         """A member that was spawned, by its name."""
@@ -164,7 +200,17 @@ class Fleet(trio.abc.Clock):
         self._agents[order.target] = profile.agent
         argv = profile.command or ADAPTERS[str(profile.agent)].command
         pane = await self.host.open(PaneSpec(order.target, argv, dict(profile.env), order.cwd or "/"))
-        return Launched(pane, setup_of(profile), order.cwd or "/")
+        return Launched(pane, setup_of(profile), order.cwd or "/", record=taken(profile, ""))
+
+    async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
+        """See :class:`actors.launcher.Launching`."""
+        await self.host.adopt(identity.pane, identity.target)
+        snapshot = msgspec.json.decode(record, type=Snapshot)
+        return Launched(identity.pane, setup_of(profile_of(snapshot)), cwd, record=record)
+
+    async def discard(self, identity: Identity, record: bytes) -> None:
+        """See :class:`actors.launcher.Launching`."""
+        await self.host.close(identity.pane)
 
     async def control(self, caller: Caller, method: str, params: Mapping[str, Any], connection: Connection) -> object:
         """See :class:`fleetd.connection.Controls`: a fleet in memory has no methods beside its tools."""

@@ -254,8 +254,8 @@ async def test_the_questions_of_a_member_that_is_over_are_closed(bench: Bench, n
 
 
 async def test_open_questions_are_bounded_and_answered_ones_make_room(bench: Bench) -> None:
-    for _ in range(OPEN_QUESTIONS):
-        await bench.mail.ask(PutQuestion("lead-1", "m-1", "?"))
+    for number in range(OPEN_QUESTIONS):
+        await bench.mail.ask(PutQuestion("lead-1", "m-1", f"{number}?"))
     with pytest.raises(MailFull, match="256 questions are open"):
         await bench.mail.ask(PutQuestion("lead-1", "m-1", "?"))
     for number in range(1, OPEN_QUESTIONS + 1):
@@ -264,3 +264,12 @@ async def test_open_questions_are_bounded_and_answered_ones_make_room(bench: Ben
         name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "?"))
         await bench.mail.ask(PutAnswer(name, "yes"))
     assert len(bench.mail._questions) <= 2 * OPEN_QUESTIONS
+
+
+async def test_a_member_that_asks_the_same_again_is_asking_the_same_question(bench: Bench) -> None:
+    """Its call is cut off when the daemon is restarted, and it does what anybody does."""
+    first = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?"))
+    assert await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?")) == first
+    assert await bench.mail.ask(PutQuestion("lead-1", "m-2", "which?")) != first
+    await bench.mail.ask(PutAnswer(first, "this"))
+    assert await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?")) != first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -124,8 +125,11 @@ async def test_a_size_that_tmux_does_not_take_leaves_no_pane(stage: TmuxStage) -
 
 async def test_a_pane_says_whose_it_is(stage: TmuxStage) -> None:
     pane = await stage.host.open(stage.spec("show", "", "text", target="m-17"))
-    told = await stage.tmux("display-message", "-p", "-t", pane.id, "#{window_name} #{@fleetd_member}")
-    assert told == f'm-17 {{"target": "m-17", "pid": {pane.pid}, "started": {pane.started}}}'
+    name, tag = (await stage.tmux("display-message", "-p", "-t", pane.id, "#{window_name} #{@fleetd_member}")).split(
+        " "
+    )
+    said = json.loads(tag)
+    assert (name, said["target"], said["pid"], said["started"]) == ("m-17", "m-17", pane.pid, pane.started)
 
 
 # -- ends -----------------------------------------------------------------------------------------------------------
