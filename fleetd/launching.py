@@ -23,7 +23,7 @@ from actors.resolver import Setup
 from actors.screen import Grammar
 from fleetd import hook
 from fleetd.agents import ADAPTERS
-from fleetd.agents.adapter import LaunchContext, LaunchPlan, with_shipped
+from fleetd.agents.adapter import LaunchContext, LaunchPlan, Watch, with_shipped
 from fleetd.agents.generic import GenericGrammar, generic_typing
 from fleetd.config import Config
 from fleetd.environment import MissingVariable, member_environment
@@ -98,7 +98,12 @@ class ProfileLaunching:
             remove(directory)
             raise
         return Launched(
-            pane, setup_of(profile), cwd, _beside(plan, pane), lambda: remove(directory), taken(profile, str(directory))
+            pane,
+            setup_of(profile),
+            cwd,
+            _beside(plan.watch, pane),
+            lambda: remove(directory),
+            taken(profile, str(directory)),
         )
 
     async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
@@ -110,7 +115,15 @@ class ProfileLaunching:
         except PaneGone:
             remove(directory)
             raise
-        return Launched(identity.pane, setup_of(profile_of(snapshot)), cwd, None, lambda: remove(directory), record)
+        watch = ADAPTERS[snapshot.agent].resume(directory, cwd) if snapshot.agent is not None else None
+        return Launched(
+            identity.pane,
+            setup_of(profile_of(snapshot)),
+            cwd,
+            _beside(watch, identity.pane),
+            lambda: remove(directory),
+            record,
+        )
 
     async def discard(self, identity: Identity, record: bytes) -> None:
         """See :meth:`actors.launcher.Launching.discard`."""
@@ -143,8 +156,7 @@ class ProfileLaunching:
             raise OpenFailed(f"its files could not be written: {exc.strerror}: {exc.filename}") from exc
 
 
-def _beside(plan: LaunchPlan, pane: PaneRef) -> Callable[[Tells], Awaitable[None]] | None:
-    watch = plan.watch
+def _beside(watch: Watch | None, pane: PaneRef) -> Callable[[Tells], Awaitable[None]] | None:
     return None if watch is None else lambda resolver: watch(pane, resolver)
 
 

@@ -78,6 +78,15 @@ class Adapter(Protocol):
         """
         ...
 
+    def resume(self, directory: Path, cwd: str) -> Watch | None:
+        """What follows the records of a member that runs on from an earlier daemon; ``None`` where nothing does.
+
+        Args:
+            directory: the member's, as :meth:`plan` had it.
+            cwd: where the program runs.
+        """
+        ...
+
     async def signals(self, event: Mapping[str, Any], now: datetime) -> tuple[Signal, ...]:
         """What an event of the program's hooks says.
 

@@ -11,12 +11,13 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from actors.inject import Typing
 from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State
 from actors.signal import Signal
-from fleetd.agents.adapter import LaunchContext, LaunchPlan
+from fleetd.agents.adapter import LaunchContext, LaunchPlan, Watch
 from fleetd.agents.styles import bright
 from fleetd.demo_screen import (
     ANSWER,
@@ -172,6 +173,9 @@ class Demo:
     def plan(self, context: LaunchContext) -> LaunchPlan:
         """The command as it is: the demo agent needs nothing from fleetd."""
         return LaunchPlan(context.argv, context.env)
+
+    def resume(self, directory: Path, cwd: str) -> Watch | None:
+        return None
 
     async def signals(self, event: Mapping[str, Any], now: datetime) -> tuple[Signal, ...]:
         """None: the demo agent has no hooks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ LOOK_BYTES: Final = 4 * 1024 * 1024
 LINE_BYTES: Final = 2 * 1024 * 1024
 
 
-async def follow(path: Path, *, position: int = 0) -> AsyncIterator[dict[str, Any]]:
+async def follow(path: Path, *, position: int = 0) -> AsyncGenerator[dict[str, Any], None]:
     """The objects of a growing file, for ever, from ``position`` bytes on. A line that is no object is skipped.
 
     The file may not be there yet. One that has become shorter is read from its start again.
