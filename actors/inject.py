@@ -13,7 +13,6 @@ What is typed is cleaned first: control characters could end the paste's bracket
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -23,6 +22,7 @@ import trio
 
 from actors.clock import now_ns
 from actors.host import PaneDead, PaneGone, PaneHost, PaneInMode, PaneRef
+from actors.prompt import TELLING, dense, flattened, guarded, has_more, is_part, sanitise
 from actors.screen import Frame, Grammar, Reading, Sent, State, Stillness
 
 #: Between looks at the screen while a step is under way, in seconds.
@@ -45,22 +45,31 @@ SCROLLED_S: Final = 60.0
 #: A screen of a program without idle pattern that stands this long counts as idle, in nanoseconds.
 STILL_NS: Final = 3_000_000_000
 
-#: A first character that programs take as a command of their own, and the word that is put before it.
-COMMAND_PREFIXES: Final = ("/", "!", "#", "@", "\\")
-GUARD: Final = "Task: "
 #: Typed as keys before a long prompt; see :attr:`Typing.plain_lines`.
 HEAD: Final = "Please carry out the task below."
 #: How often a prompt of ours is cleared from an input line.
 CLEARS: Final = 8
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class NotTyped(Exception):
-    """Nothing was submitted. ``retry`` says whether waiting can help; the message says what stands in the way."""
+    """Nothing was submitted; the message says what stands in the way.
 
-    def __init__(self, why: str, *, retry: bool) -> None:
+    Args:
+        retry: waiting can help.
+        left: what stands unsubmitted in the input line now, and is ours.
+    """
+
+    def __init__(self, why: str, *, retry: bool, left: str = "") -> None:
         super().__init__(why)
         self.retry = retry
+        self.left = left
+
+
+class _Ended(NotTyped):
+    """There is nothing to type into any more."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, retry=False)
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -91,23 +100,6 @@ class Typing(msgspec.Struct, frozen=True):
     clear_keys: tuple[str, ...] = ()
 
 
-def sanitise(text: str) -> str:
-    """The text without anything that a terminal or a program could take for a key, or that no terminal can take.
-
-    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL, C1 and lone surrogates go; so do
-    trailing blanks.
-    """
-    unified = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(ch for ch in unified if ch in "\n\t" or not _CONTROL.match(ch)).strip("\n").rstrip()
-
-
-def guarded(text: str) -> str:
-    """The text with a fixed first word where its first character would make it a command, or its last a line join."""
-    if text.startswith(COMMAND_PREFIXES):
-        text = GUARD + text
-    return text + " ." if text.endswith("\\") else text
-
-
 def injectable(reading: Reading, still_ns: int) -> str | None:
     """Why a prompt cannot be typed now; ``None`` when it can."""
     if reading.state is State.BUSY:
@@ -119,12 +111,6 @@ def injectable(reading: Reading, still_ns: int) -> str | None:
     if reading.draft:
         return "somebody has typed a draft into it"
     return None
-
-
-def _is_part(draft: str, prompt: str) -> bool:
-    """Whether a draft is an earlier prompt, or a good part of it: a few letters may be anybody's."""
-    left, whole = "".join(draft.split()), "".join(guarded(sanitise(prompt)).split())
-    return len(left) >= min(len(whole), 16) and left in whole
 
 
 class Injection:
@@ -143,14 +129,17 @@ class Injection:
         """The pane now. Raises :class:`NotTyped` when it cannot be looked at."""
         frame = (await self._host.capture([self._pane], styled=True)).get(self._pane)
         if frame is None:
-            raise NotTyped("its pane is gone", retry=False)
+            raise _Ended("its pane is gone")
         if frame.dead:
-            raise NotTyped("its process has ended", retry=False)
+            raise _Ended("its process has ended")
         return frame, self._grammar.read(frame)
 
-    async def wait_open(self, patience_s: float, withdrawn: Callable[[], bool], leftover: str = "") -> Frame:
-        """Wait until a prompt can be typed; return the screen as it was then."""
+    async def wait_open(
+        self, patience_s: float, withdrawn: Callable[[], bool], leftover: str = "", resume: str = ""
+    ) -> tuple[Frame, bool]:
+        """Wait until a prompt can be typed; return the screen as it was then, and whether ``resume`` stands there."""
         deadline = trio.current_time() + patience_s
+        leftover = guarded(sanitise(leftover))
         clears = CLEARS if self._typing.clear_keys and leftover else 0
         mode_since: float | None = None
         rest_since: float | None = None
@@ -158,6 +147,9 @@ class Injection:
             if withdrawn():
                 raise NotTyped("it was withdrawn before it was typed", retry=False)
             frame, reading = await self.look()
+            standing = bool(resume) and dense(reading.draft) == dense(resume)
+            if standing:
+                reading = msgspec.structs.replace(reading, draft="")
             why = injectable(reading, self._still.note(frame))
             if frame.in_mode:
                 rest_since, why = None, "a person scrolls in its pane"
@@ -166,17 +158,17 @@ class Injection:
                     await self._host.leave_mode(self._pane)
             elif why is not None:
                 mode_since = rest_since = None
-                if clears and reading.input_open and _is_part(reading.draft, leftover):
+                if clears and reading.input_open and is_part(reading.draft, leftover):
                     clears -= 1
                     await self._press(*self._typing.clear_keys)
             else:
                 mode_since = None
                 rest_since = trio.current_time() if rest_since is None else rest_since
                 if trio.current_time() - rest_since >= self._typing.settle_s:
-                    return frame
+                    return frame, standing
             # A line that is free now gets its rest, however little patience there is: a nudge has none.
             if trio.current_time() >= deadline + (0.0 if why else self._typing.settle_s):
-                raise NotTyped(why or "its input line does not come to rest", retry=True)
+                raise NotTyped(why or "its input line does not come to rest", retry=True, left=resume)
             await trio.sleep(WAIT_S if why else LOOK_S)
 
     async def type(
@@ -187,7 +179,9 @@ class Injection:
         withdrawn: Callable[[], bool],
         confirmed: Callable[[], bool] = lambda: False,
         leftover: str = "",
+        resume: str = "",
         commit: Callable[[Sent], Awaitable[None]] | None = None,
+        entering: Callable[[], None] = lambda: None,
     ) -> Typed:
         """Type the text, submit it, and see its turn begin.
 
@@ -197,38 +191,58 @@ class Injection:
             withdrawn: asked while waiting; true means that the prompt is not wanted any more.
             confirmed: asked after Enter; true means that the program itself has said that it took the prompt.
             leftover: an earlier prompt of ours, which is cleared where it still stands in the input line.
+            resume: a text of ours that an earlier attempt left in the input line (:attr:`NotTyped.left`). Where it
+                stands there alone it is submitted, instead of a second one that is typed behind it.
             commit: called right before the first character is typed: from then on the prompt may have arrived. What
                 it raises stops the typing.
+            entering: called right before each Enter: what the program reports before that is of no turn of ours.
 
         Raises:
             NotTyped: it was not submitted.
             HostError: the terminal failed; whether it was submitted is unknown.
         """
-        before = await self.wait_open(patience_s, withdrawn, leftover)
-        prompt = guarded(sanitise(text() if callable(text) else text))
+        before, standing = await self.wait_open(patience_s, withdrawn, leftover, resume)
+        prompt = resume if standing else guarded(sanitise(text() if callable(text) else text))
         if not prompt:
             raise NotTyped("the prompt is empty once its control characters are removed", retry=False)
         if before.bracketed is False or not (self._typing.multiline or before.bracketed):
-            prompt = " ".join(part.strip() for part in prompt.split("\n") if part.strip())
+            prompt = flattened(prompt)
         sent = Sent(prompt, before)
         if commit is not None:
             await commit(sent)
-        if self._is_long(prompt):
+        if not standing:
+            await self._paste_all(sent)
+        return await self._submit(sent, confirmed, entering)
+
+    async def _paste_all(self, sent: Sent) -> None:
+        """Paste the prompt and see that it arrived."""
+        if self._is_long(sent.prompt):
             await self._paste(HEAD + " ")
             await trio.sleep(self._typing.breath_s)
-        await self._paste(prompt)
+        await self._paste(sent.prompt)
         # It may show as something that nobody foresaw; but where nothing shows at all, nothing arrived.
         if not await self._see(ECHO_S, partial(self._arrived, sent)) and not await self._see(
-            LOST_S, lambda frame, _: frame.lines != before.lines
+            LOST_S, lambda frame, _: frame.lines != sent.before.lines
         ):
             raise NotTyped("what was pasted does not show: its input line was not live", retry=False)
         await trio.sleep(self._typing.breath_s)
+
+    async def _submit(self, sent: Sent, confirmed: Callable[[], bool], entering: Callable[[], None]) -> Typed:
+        """Press Enter until the turn has begun."""
+        pressed = False
         for _ in range(ENTERS):
-            at_enter = await self._enter()
-            at_ns = now_ns()
-            if await self._see(BEGIN_S, partial(self._begun, confirmed, at_enter)):
-                return Typed(sent, at_ns)
-        raise NotTyped(f"the prompt stands in its input line and {ENTERS} Enters did not submit it", retry=False)
+            try:
+                at_enter = await self._enter(sent, entering)
+                pressed, at_ns = True, now_ns()
+                if await self._see(BEGIN_S, partial(self._begun, confirmed, sent, at_enter)):
+                    return Typed(sent, at_ns)
+            except _Ended as ended:
+                if pressed:
+                    raise PaneGone(f"{ended} after Enter had been pressed") from None
+                raise
+        raise NotTyped(
+            f"the prompt stands in its input line and {ENTERS} Enters did not submit it", retry=False, left=sent.prompt
+        )
 
     def _is_long(self, prompt: str) -> bool:
         lines, chars = self._typing.plain_lines, self._typing.plain_chars
@@ -240,7 +254,7 @@ class Injection:
         except PaneInMode:
             raise NotTyped("a person scrolls in its pane", retry=True) from None
         except (PaneGone, PaneDead) as gone:
-            raise NotTyped(str(gone), retry=False) from None
+            raise _Ended(str(gone)) from None
 
     async def _press(self, *keys: str) -> None:
         try:
@@ -248,28 +262,43 @@ class Injection:
         except PaneInMode:
             raise NotTyped("a person scrolls in its pane", retry=True) from None
         except (PaneGone, PaneDead) as gone:
-            raise NotTyped(str(gone), retry=False) from None
+            raise _Ended(str(gone)) from None
 
-    async def _enter(self) -> tuple[Frame, Reading]:
-        """Press Enter, unless a dialog has come up: Enter there would choose something. Returns the screen before."""
+    async def _enter(self, sent: Sent, entering: Callable[[], None]) -> tuple[Frame, Reading]:
+        """Press Enter. Returns the screen before.
+
+        Not into a dialog that has come up, where it would choose something, and not on the words that a person has
+        typed beside ours.
+        """
         deadline = trio.current_time() + SCROLLED_S
         while True:
             frame, reading = await self.look()
             if not reading.input_open and reading.state is State.BLOCKED:
-                raise NotTyped("a dialog came up while the prompt was typed; its text may be lost", retry=False)
+                raise NotTyped(
+                    "a dialog came up while the prompt was typed; its text may be lost", retry=False, left=sent.prompt
+                )
+            if has_more(reading.draft, sent.prompt):
+                raise NotTyped(
+                    "a person typed into its input line beside the prompt, which stands there unsubmitted",
+                    retry=False,
+                    left=sent.prompt,
+                )
+            entering()
             try:
                 await self._host.press(self._pane, "Enter")
                 return frame, reading
             except PaneInMode:
                 if trio.current_time() >= deadline:
                     raise NotTyped(
-                        "the prompt stands in its input line, and a person scrolls in its pane", retry=False
+                        "the prompt stands in its input line, and a person scrolls in its pane",
+                        retry=False,
+                        left=sent.prompt,
                     ) from None
                 await trio.sleep(MODE_S)
                 if self._own:
                     await self._host.leave_mode(self._pane)
             except (PaneGone, PaneDead) as gone:
-                raise NotTyped(str(gone), retry=False) from None
+                raise _Ended(str(gone)) from None
 
     async def _see(self, within_s: float, seen: Callable[[Frame, Reading], bool]) -> bool:
         with trio.move_on_after(within_s):
@@ -287,21 +316,30 @@ class Injection:
         text = "".join(frame.screen)
         if any(mark in text for mark in self._typing.placeholders):
             return True
-        tail = "".join(sent.prompt.split())[-20:]
-        return tail in "".join(text.split())
+        return dense(sent.prompt)[-TELLING:] in dense(text)
 
-    @staticmethod
-    def _begun(confirmed: Callable[[], bool], at_enter: tuple[Frame, Reading], frame: Frame, reading: Reading) -> bool:
-        """The turn runs or asks something, or has come and gone: the input line is empty and the screen moved.
+    def _begun(
+        self,
+        confirmed: Callable[[], bool],
+        sent: Sent,
+        at_enter: tuple[Frame, Reading],
+        frame: Frame,
+        reading: Reading,
+    ) -> bool:
+        """The turn runs or asks something, or has come and gone: the prompt has left its line and the screen moved.
 
-        Only a change counts: to a program that is known by its idle line alone, a draft looks busy already.
+        Only a change counts: to a program that is known by its idle line alone, a draft looks busy already. And what a
+        lead's program does by itself at this moment is not our turn while our text still stands in its input line.
         """
         before, read_before = at_enter
         if confirmed():
             return True
+        draft = reading.draft
+        if draft and (draft == read_before.draft or is_part(draft, sent.prompt)):
+            return False
         if reading.state is State.BUSY and read_before.state is not State.BUSY:
             return True
         if not reading.input_open and read_before.input_open:
-            return True
+            return self._own or self._arrived(sent, frame, reading)
         # A line program shows the same text before its first output; only the cursor has gone to the next line.
-        return (frame.lines, frame.cursor) != (before.lines, before.cursor) and not reading.draft
+        return (frame.lines, frame.cursor) != (before.lines, before.cursor)

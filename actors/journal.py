@@ -56,6 +56,10 @@ class NotKept(Refused):
 
     error = "journal_full"
 
+    @classmethod
+    def because(cls, why: str) -> NotKept:
+        return cls(f"fleetd could not write this down, so a crash would lose it: {why}")
+
 
 class Recorded(Message, frozen=True):
     """The records are safe; go on with ``then``."""
@@ -245,3 +249,8 @@ def by_kind(entries: Iterable[Entry]) -> Records:
         if entry.body is not None:
             found.setdefault(entry.kind, {})[entry.id] = entry.body
     return found
+
+
+def count_of(name: str) -> int:
+    """The count in an identifier of ours: ``t-17``."""
+    return int(name.partition("-")[2])

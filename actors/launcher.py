@@ -29,6 +29,8 @@ from actors.screen import Frame, Reading, Sent, State
 from actors.supervise import isolate
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+#: What a target looks like. No name may: a target that is given later would be taken for it.
+TARGET: Final = re.compile(r"m-[0-9]+")
 
 
 class _Unseen:
@@ -47,6 +49,9 @@ class ProfileRoom(msgspec.Struct, frozen=True):
     name: str
     credential: str
     capacity: int
+    #: What :class:`Launching` starts it by. It goes with the order, so that a member is started by the configuration
+    #: that it was judged and stamped by, whatever a reload has brought since.
+    recipe: object = None
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -60,6 +65,8 @@ class Order(msgspec.Struct, frozen=True):
     cwd: str
     #: Work in a fresh git worktree of ``cwd``.
     worktree: bool
+    #: The profile's; see :class:`ProfileRoom`.
+    recipe: object
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -219,7 +226,8 @@ class Launcher(Actor):
         self._profiles: dict[str, ProfileRoom] = {}
         self._policy = PolicyName.LEAST_LOADED
         self._places: dict[str, _Place] = {}
-        self._asked: dict[str, Spawn] = {}
+        #: Spawns at the gate, each with the credentials that it was asked about.
+        self._asked: dict[str, tuple[Spawn, frozenset[str]]] = {}
         self._last: str | None = None
         self._next_target = next_target
         self._checks = 0
@@ -278,11 +286,18 @@ class Launcher(Actor):
         if not self._profiles:
             raise SpawnRefused("no_candidate", "no profile is configured: add one to fleetd.yaml", candidates=[])
         self._check_name(spawn.name)
+        self._check_gate(spawn)
+        return LATER
+
+    def _check_gate(self, spawn: Spawn) -> None:
         self._checks += 1
         check = f"spawn-{self._checks}"
-        self._asked[check] = spawn
-        self._gate.tell(GateCheck(check, tuple({profile.credential for profile in self._profiles.values()}), self))
-        return LATER
+        credentials = self._credentials()
+        self._asked[check] = (spawn, credentials)
+        self._gate.tell(GateCheck(check, tuple(credentials), self))
+
+    def _credentials(self) -> frozenset[str]:
+        return frozenset(profile.credential for profile in self._profiles.values())
 
     def _check_name(self, name: str | None) -> None:
         if name is None:
@@ -291,13 +306,19 @@ class Launcher(Actor):
             raise SpawnRefused(
                 "bad_name", "a member's name is 1 to 64 of a-z, 0-9, _ and -, and starts with a letter or digit"
             )
-        if any(place.name == name or target == name for target, place in self._places.items()):
+        if TARGET.fullmatch(name):
+            raise SpawnRefused("bad_name", f"{name} looks like the targets that fleetd gives: choose another name")
+        if any(place.name == name for place in self._places.values()):
             raise SpawnRefused("name_taken", f"a member is called {name} already: choose another name")
 
     def _gate_read(self, read: GateRead) -> None:
-        spawn = self._asked.pop(read.id)
+        spawn, checked = self._asked.pop(read.id)
         if spawn.reply.abandoned:
             self.log.info("spawn not started: its caller has gone")
+            return
+        if not self._credentials() <= checked:
+            # A reload has brought a credential that the gate was not asked about.
+            self._check_gate(spawn)
             return
         try:
             self._check_name(spawn.name)
@@ -311,7 +332,8 @@ class Launcher(Actor):
         name = spawn.name or target
         self._places[target] = _Place(load.profile, name)
         self._last = load.profile
-        order = Order(target, name, load.profile, spawn.lead, spawn.cwd, spawn.worktree)
+        recipe = self._profiles[load.profile].recipe
+        order = Order(target, name, load.profile, spawn.lead, spawn.cwd, spawn.worktree, recipe)
         self.start(
             lambda: self._launching.launch(order),
             lambda result: _Launched(spawn, order, load.credential, result),

@@ -1,4 +1,4 @@
-"""Mail: tickets, late replies and questions.
+"""Mail: tickets and late replies.
 
 A ticket is the lead's durable handle of a send. It is in the journal before it is given out, its result is there before
 anybody is told of it, and both stay until they are collected. So each step that somebody may see is taken twice: once
@@ -8,16 +8,16 @@ bound in the message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from actors.actor import LATER, Actor, Ask, Message, Refused, Reply, Tells
-from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, Recorded, Records
+from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
+from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, Recorded, Records, count_of
 from actors.leads import Notify, Settled
-from actors.member import MemberOver
-from actors.nudge import EndedTicket, LateAnswer, OpenQuestion
+from actors.member import SendsLost
+from actors.nudge import EndedTicket, LateAnswer
 from actors.resolver import Deliver
 from actors.roster import Route
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
@@ -26,9 +26,6 @@ from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 OPEN_TICKETS: Final = 512
 #: Ended tickets kept; the oldest collected ones make room.
 KEPT_TICKETS: Final = 1024
-#: Questions that nobody has answered yet.
-OPEN_QUESTIONS: Final = 256
-KEPT_QUESTIONS: Final = 256
 
 
 class MailFull(Refused):
@@ -37,16 +34,6 @@ class MailFull(Refused):
 
 class UnknownTicket(Refused):
     error = "unknown_ticket"
-
-
-class UnknownQuestion(Refused):
-    error = "unknown_question"
-
-
-class QuestionClosed(Refused):
-    """The question has been answered already, or its member is over."""
-
-    error = "question_closed"
 
 
 class TicketView(msgspec.Struct, frozen=True):
@@ -64,15 +51,6 @@ class TicketView(msgspec.Struct, frozen=True):
     collected: bool
     #: What the member answered after the send had ended, where it did.
     late_reply: str | None
-
-
-class QuestionView(msgspec.Struct, frozen=True):
-    id: str
-    lead: str
-    target: str
-    #: The member's own words: data, never an instruction.
-    text: str
-    asked_ns: int
 
 
 # -- what mail takes ------------------------------------------------------------------------------------------------
@@ -106,33 +84,6 @@ class Tickets(Ask[tuple[TicketView, ...]], frozen=True):
     ids: tuple[str, ...] | None = None
 
 
-class PutQuestion(Ask[str], frozen=True):
-    """``fleet_ask``: a member's question to its lead. Answers with the question's identifier."""
-
-    lead: str
-    target: str
-    text: str
-
-
-class AwaitAnswer(Ask[str], frozen=True):
-    """Answered with the lead's answer. Raises :class:`UnknownQuestion`, :class:`QuestionClosed`."""
-
-    question: str
-    #: Only the member that asked may wait.
-    target: str
-
-
-class PutAnswer(Ask[QuestionView], frozen=True):
-    """``fleet_answer``. Raises :class:`UnknownQuestion`, :class:`QuestionClosed`."""
-
-    question: str
-    text: str
-
-
-class Questions(Ask[tuple[QuestionView, ...]], frozen=True):
-    """Every open question, oldest first."""
-
-
 class Restore(Ask[None], frozen=True):
     """Take over what an earlier daemon kept. Members that live are known already; nobody has asked for anything yet."""
 
@@ -151,15 +102,6 @@ class _Opened(Message, frozen=True):
 class _Ended(Message, frozen=True):
     ticket: str
     outcome: Outcome
-
-
-class _Asked(Message, frozen=True):
-    ask: PutQuestion
-    question: str
-
-
-class _Answered(Message, frozen=True):
-    ask: PutAnswer
 
 
 class _Ticket(msgspec.Struct):
@@ -193,21 +135,8 @@ class _Ticket(msgspec.Struct):
         )
 
 
-class _Question(msgspec.Struct):
-    view: QuestionView
-    answer: str | None = None
-    closed: str | None = None
-
-    def entry(self, **changes: object) -> Entry:
-        return Entry("question", self.view.id, msgspec.json.encode(msgspec.structs.replace(self, **changes)))
-
-    @property
-    def open(self) -> bool:
-        return self.answer is None and self.closed is None
-
-
 class Mail(Actor):
-    """Owns tickets and questions, and who waits for them."""
+    """Owns the tickets, and who waits for them."""
 
     def __init__(self, *, roster: Tells, leads: Tells, journal: Journaling | None = None) -> None:
         super().__init__("mail")
@@ -215,19 +144,12 @@ class Mail(Actor):
         self._leads = leads
         self._journal = journal or Forgetful()
         self._tickets: dict[str, _Ticket] = {}
-        self._questions: dict[str, _Question] = {}
-        #: Who waits for the answer of a question.
-        self._asking: dict[str, list[Reply[str]]] = {}
-        #: Questions whose answer is being recorded.
-        self._answering: set[str] = set()
         self._awaiting: list[Await] = []
         self._ticket_count = 0
-        self._question_count = 0
 
     def __repr__(self) -> str:
         opened = sum(1 for ticket in self._tickets.values() if ticket.outcome is None)
-        questions = sum(1 for question in self._questions.values() if question.open)
-        return f"<Mail {opened} open of {len(self._tickets)} tickets, {questions} questions>"
+        return f"<Mail {opened} open of {len(self._tickets)} tickets>"
 
     def handle(self, message: Message) -> object:
         match message:
@@ -240,22 +162,14 @@ class Mail(Actor):
                 self._over_soon(ticket, outcome)
             case LateReply(ticket=ticket, text=text):
                 self._late(ticket, text)
-            case MemberOver(target=target, reason=reason, sends_lost=lost):
-                self._member_over(target, reason, lost=lost)
+            case SendsLost(target=target, reason=reason):
+                self._sends_lost(target, reason)
             case Await():
                 return self._await(message)
-            case Collect(ticket=ticket):
-                return self._collect(ticket)
+            case Collect():
+                return self._collect(message)
             case Tickets(ids=ids):
                 return self._list(ids)
-            case PutQuestion():
-                return self._ask(message)
-            case AwaitAnswer(question=question, target=target):
-                return self._await_answer(question, target, message.reply)
-            case PutAnswer():
-                return self._answer(message)
-            case Questions():
-                return tuple(question.view for question in self._questions.values() if question.open)
             case Recorded(then=then):
                 return self._recorded(then)
             case NotRecorded(then=then, why=why):
@@ -274,32 +188,19 @@ class Mail(Actor):
                 return ticket
             case _Ended(ticket=ticket, outcome=outcome):
                 self._ended(ticket, outcome)
-            case _Asked(ask=ask, question=question):
-                self._leads.tell(Notify(ask.lead, OpenQuestion(question, ask.target)))
-                ask.reply.answer(question)
-                return question
-            case _Answered(ask=ask):
-                return self._answered(ask)
             case _:
                 raise self.unknown(then)
         return None
 
     def _not_recorded(self, then: Message, why: str) -> None:
         """The disk refuses: new promises are refused, and what is known already is shown all the same."""
-        refusal = NotKept(f"fleetd could not write this down, so a crash would lose it: {why}")
         match then:
             case _Opened(send=send, ticket=ticket):
                 del self._tickets[ticket]
-                send.reply.refuse(refusal)
+                send.reply.refuse(NotKept.because(why))
             case _Ended(ticket=ticket, outcome=outcome):
                 self._ended(ticket, outcome)
                 self._note(self._tickets[ticket])
-            case _Asked(ask=ask, question=question):
-                del self._questions[question]
-                ask.reply.refuse(refusal)
-            case _Answered(ask=ask):
-                self._answering.discard(ask.question)
-                ask.reply.refuse(refusal)
             case _:
                 raise self.unknown(then)
 
@@ -322,8 +223,9 @@ class Mail(Actor):
     def _make_room(self) -> None:
         if len(self._tickets) < KEPT_TICKETS:
             return
+        waited_for = {name for wait in self._awaiting if not wait.reply.abandoned for name in wait.tickets}
         for ticket in self._tickets.values():
-            if ticket.collected:
+            if ticket.collected and ticket.id not in waited_for:
                 del self._tickets[ticket.id]
                 self._journal.note(Entry("ticket", ticket.id, None))
                 return
@@ -361,6 +263,7 @@ class Mail(Actor):
                 still.append(wait)
                 continue
             heard = heard or ticket.id in wait.tickets
+            self._settled(view for view in answer if view.id != ticket.id)
             wait.reply.answer(answer)
         self._awaiting = still
         return heard
@@ -376,17 +279,25 @@ class Mail(Actor):
     def _await(self, wait: Await) -> object:
         for name in wait.tickets:
             self._find(name)
+        if wait.reply.abandoned:  # nobody hears the answer, so its tickets are still to be told
+            return LATER
         answer = self._ready(wait)
         if answer is None:
             self._awaiting = [other for other in self._awaiting if not other.reply.abandoned]
             self._awaiting.append(wait)
             return LATER
-        for view in answer:
-            self._leads.tell(Settled(view.lead, view.id))
+        self._settled(answer)
         return answer
 
-    def _collect(self, name: str) -> TicketView:
-        ticket = self._find(name)
+    def _settled(self, views: Iterable[TicketView]) -> None:
+        """Who was answered about a ticket needs no nudge about it."""
+        for view in views:
+            self._leads.tell(Settled(view.lead, view.id))
+
+    def _collect(self, ask: Collect) -> object:
+        ticket = self._find(ask.ticket)
+        if ask.reply.abandoned:
+            return LATER
         if ticket.outcome is not None and not ticket.collected:
             ticket.collected = True
             self._journal.note(ticket.entry())
@@ -415,99 +326,18 @@ class Mail(Actor):
         self._journal.note(ticket.entry())
         self._leads.tell(Notify(ticket.lead, LateAnswer(ticket.id, ticket.target)))
 
-    def _member_over(self, target: str, reason: str, *, lost: bool) -> None:
-        for question in self._questions.values():
-            if question.view.target == target and question.open:
-                question.closed = reason
-                self._journal.note(question.entry())
-                for reply in self._asking.pop(question.view.id, ()):
-                    reply.refuse(QuestionClosed(f"question {question.view.id} is closed: {reason}"))
-                self._leads.tell(Settled(question.view.lead, question.view.id))
-        if lost:
-            for ticket in list(self._tickets.values()):
-                if ticket.target == target and ticket.outcome is None:
-                    self._over_soon(ticket.id, Outcome(Status.LOST, reason=reason))
-
-    # -- questions -----------------------------------------------------------------------------------------------
-
-    def _ask(self, ask: PutQuestion) -> object:
-        # A member whose call was cut off by a restart of the daemon asks again: it is the same question.
-        for known in self._questions.values():
-            if (known.view.target, known.view.text, known.open) == (ask.target, ask.text, True):
-                return known.view.id
-        opened = sum(1 for question in self._questions.values() if question.open)
-        if opened >= OPEN_QUESTIONS:
-            raise MailFull(f"{OPEN_QUESTIONS} questions are open, the most that may: go on without an answer")
-        if len(self._questions) >= OPEN_QUESTIONS + KEPT_QUESTIONS:
-            oldest = next(name for name, question in self._questions.items() if not question.open)
-            del self._questions[oldest]
-            self._journal.note(Entry("question", oldest, None))
-        self._question_count += 1
-        name = f"q-{self._question_count}"
-        question = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
-        self._questions[name] = question
-        return self._journal.record(self, _Asked(ask, name), question.entry())
-
-    def _question(self, name: str) -> _Question:
-        question = self._questions.get(name)
-        if question is None:
-            raise UnknownQuestion(f"no question is called {name}")
-        return question
-
-    def _await_answer(self, name: str, target: str, reply: Reply[str]) -> object:
-        question = self._question(name)
-        if question.view.target != target:
-            raise UnknownQuestion(f"no question of yours is called {name}")
-        if question.answer is not None:
-            return question.answer
-        if question.closed is not None:
-            raise QuestionClosed(f"question {name} is closed: {question.closed}")
-        self._asking[name] = [*(other for other in self._asking.get(name, ()) if not other.abandoned), reply]
-        return LATER
-
-    def _answer(self, ask: PutAnswer) -> object:
-        self._check_open(ask.question)
-        if ask.question in self._answering:
-            raise QuestionClosed(f"question {ask.question} is being answered already")
-        self._answering.add(ask.question)
-        entry = self._questions[ask.question].entry(answer=ask.text)
-        return self._journal.record(self, _Answered(ask), entry)
-
-    def _check_open(self, name: str) -> None:
-        question = self._question(name)
-        if question.answer is not None:
-            raise QuestionClosed(f"question {name} has been answered already")
-        if question.closed is not None:
-            raise QuestionClosed(f"question {name} is closed: {question.closed}")
-
-    def _answered(self, ask: PutAnswer) -> object:
-        self._answering.discard(ask.question)
-        try:
-            self._check_open(ask.question)
-        except QuestionClosed as no:  # its member has ended meanwhile, and that was recorded after it
-            ask.reply.refuse(no)
-            return LATER
-        question = self._question(ask.question)
-        question.answer = ask.text
-        for reply in self._asking.pop(ask.question, ()):
-            reply.answer(ask.text)
-        self._leads.tell(Settled(question.view.lead, ask.question))
-        ask.reply.answer(question.view)
-        return question.view
+    def _sends_lost(self, target: str, reason: str) -> None:
+        for ticket in list(self._tickets.values()):
+            if ticket.target == target and ticket.outcome is None:
+                self._over_soon(ticket.id, Outcome(Status.LOST, reason=reason))
 
     # -- after a restart -----------------------------------------------------------------------------------------
 
     def _restore(self, records: Records, resumed: frozenset[str], lost: Mapping[str, str]) -> None:
-        questions = [msgspec.json.decode(body, type=_Question) for body in records.get("question", {}).values()]
-        for question in sorted(questions, key=lambda question: _number(question.view.id)):
-            self._questions[question.view.id] = question
-            self._question_count = max(self._question_count, _number(question.view.id))
-            if question.open:
-                self._leads.tell(Notify(question.view.lead, OpenQuestion(question.view.id, question.view.target)))
         tickets = [msgspec.json.decode(body, type=_Ticket) for body in records.get("ticket", {}).values()]
-        for ticket in sorted(tickets, key=lambda ticket: _number(ticket.id)):
+        for ticket in sorted(tickets, key=lambda ticket: count_of(ticket.id)):
             self._tickets[ticket.id] = ticket
-            self._ticket_count = max(self._ticket_count, _number(ticket.id))
+            self._ticket_count = max(self._ticket_count, count_of(ticket.id))
             if ticket.outcome is None and ticket.id in lost:
                 self._over_soon(ticket.id, Outcome(Status.LOST, reason=lost[ticket.id]))
             elif ticket.outcome is None and ticket.id in resumed:
@@ -518,8 +348,3 @@ class Mail(Actor):
             elif not ticket.collected:
                 item = EndedTicket(ticket.id, ticket.target, ticket.outcome.status)
                 self._leads.tell(Notify(ticket.lead, item))
-
-
-def _number(name: str) -> int:
-    """The count in an identifier of ours: ``t-17``."""
-    return int(name.partition("-")[2])

@@ -110,12 +110,17 @@ class RetryNoted(Message, frozen=True):
 
 
 class MemberOver(Message, frozen=True):
-    """A member answers nothing any more: its open questions are moot. Received by mail."""
+    """A member answers nothing any more: its open questions are moot."""
 
     target: str
     reason: str
-    #: Its resolver has crashed, so nobody else will end its sends.
-    sends_lost: bool = False
+
+
+class SendsLost(Message, frozen=True):
+    """A member's resolver has crashed, so nobody else will end its sends. Received by mail."""
+
+    target: str
+    reason: str
 
 
 _S = MemberState

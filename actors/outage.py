@@ -185,7 +185,9 @@ class OutagePolicy(Actor):
     def _read_gate(self, check: GateCheck) -> None:
         now = self.now()
         cooling = {name: until for name in check.credentials if (until := self._rule.until(name, now)) is not None}
-        read = GateRead(check.id, check.exhausted_until, cooling, self._rule.settings.hold_sends, now)
+        # The quarantine looked a moment ago; the answer is as of now.
+        exhausted = {name: until for name, until in check.exhausted_until.items() if now < until}
+        read = GateRead(check.id, exhausted, cooling, self._rule.settings.hold_sends, now)
         tell_if_alive(check.back, read)
 
 

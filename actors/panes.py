@@ -85,8 +85,12 @@ class TypePrompt(Message, frozen=True):
     patience_s: float = 60.0
     #: What was typed before: where it still stands in the input line, it is ours and no person's draft.
     leftover: str = ""
+    #: What an earlier attempt left in the input line; see :meth:`actors.inject.Injection.type`.
+    resume: str = ""
     #: Called right before the first character is typed; what it raises stops the typing.
     commit: Callable[[Sent], Awaitable[None]] | None = None
+    #: Called right before each Enter.
+    entering: Callable[[], None] = lambda: None
 
 
 class Confirm(Message, frozen=True):
@@ -165,6 +169,8 @@ class PromptNotTyped(Message, frozen=True):
     retry: bool = False
     #: The terminal failed half-way: whether the prompt was submitted is not known.
     unknown: bool = False
+    #: What stands unsubmitted in the input line, and is ours.
+    left: str = ""
 
 
 class PaneDied(Message, frozen=True):
@@ -306,13 +312,15 @@ class Panes(Actor):
                 ask.text,
                 patience_s=ask.patience_s,
                 leftover=ask.leftover,
+                resume=ask.resume,
                 commit=partial(self._begin, ask, job),
                 withdrawn=lambda: job.withdrawn,
                 confirmed=lambda: job.confirmed,
+                entering=ask.entering,
             )
             answer = PromptTyped(ask.job, typed)
         except NotTyped as no:
-            answer = PromptNotTyped(ask.job, str(no), retry=no.retry)
+            answer = PromptNotTyped(ask.job, str(no), retry=no.retry, left=no.left)
         except NotKept as no:
             answer = PromptNotTyped(ask.job, str(no))
         except (HostError, PaneMissing) as broken:

@@ -18,10 +18,10 @@ from typing import Final
 
 import msgspec
 
-from actors.actor import Actor, Ask, Message, Tells
+from actors.actor import LATER, Actor, Ask, Message, Tells
 from actors.clock import NS_PER_S, from_seconds
 from actors.host import PaneRef
-from actors.inject import STILL_NS, Typing
+from actors.inject import STILL_NS, NotTyped, Typing
 from actors.nudge import Item, compose
 from actors.panes import PromptNotTyped, PromptTyped, TypePrompt
 from actors.screen import Grammar
@@ -117,8 +117,11 @@ class PushLoop(Actor):
         self._waiting: dict[str, _Waiting] = {}
         self._told_once: deque[str] = deque(maxlen=REMEMBERED)
         self._ticking = False
-        #: The nudge being typed: its job and the keys that it tells; those that did not fit leave when it is composed.
-        self._in_flight: tuple[str, list[str]] | None = None
+        #: The nudge being typed: its job and the keys that it tells, each with whether it is one-shot; those that did
+        #: not fit leave when it is composed.
+        self._in_flight: tuple[str, dict[str, bool]] | None = None
+        #: A nudge that stands unsubmitted in the input line, and the keys that it tells.
+        self._left: tuple[str, dict[str, bool]] = ("", {})
         self._nudges = 0
 
     def __repr__(self) -> str:
@@ -132,19 +135,19 @@ class PushLoop(Actor):
             case Drop(key=key):
                 self._waiting.pop(key, None)
             case SetPane(pane=pane):
-                self._pane = pane
+                self._pane, self._left = pane, ("", {})
                 self._tick_soon()
             case SetPush(settings=settings):
                 self._settings = settings
             case Tick():
                 self._ticking = False
                 self._tick()
-            case PromptTyped(job=job):
-                self._typed(job)
-            case PromptNotTyped(job=job, why=why, retry=retry):
-                self._not_typed(job, why, busy=retry)
+            case PromptTyped(job=job, typed=typed):
+                self._typed(job, typed.sent.prompt)
+            case PromptNotTyped():
+                self._not_typed(message)
             case TakeNotices():
-                return self._notices()
+                return LATER if message.reply.abandoned else self._notices()
             case StopPush():
                 self._waiting.clear()
                 self._told_once.clear()
@@ -174,12 +177,16 @@ class PushLoop(Actor):
         due = [waiting for waiting in self._due() if waiting.attempts < self._settings.max_attempts]
         if not due or self._in_flight is not None or self._pane is None:
             return
-        items = [waiting.item for waiting in due]
-        keys = [item.key for item in items]
+        keys = {waiting.item.key: waiting.once for waiting in due}
 
         def text() -> str:
+            """What still waits at the moment of typing: the lead may have taken care of some of it meanwhile."""
+            items = [self._waiting[key].item for key in keys if key in self._waiting]
+            if not items:
+                raise NotTyped("what it would tell has been taken care of", retry=True)
             composed, told = compose(items, self.now())
-            keys[:] = told
+            for key in keys.keys() - set(told):
+                del keys[key]
             return composed
 
         self._nudges += 1
@@ -195,6 +202,7 @@ class PushLoop(Actor):
                 self,
                 own=False,
                 patience_s=self._pane.patience_s,
+                resume=self._left[0],
             )
         )
 
@@ -202,27 +210,34 @@ class PushLoop(Actor):
         now = self.now()
         return [waiting for waiting in self._waiting.values() if waiting.due_ns <= now]
 
-    def _typed(self, job: str) -> None:
+    def _typed(self, job: str, text: str) -> None:
         if self._in_flight is None or self._in_flight[0] != job:
             return
         told, self._in_flight = self._in_flight[1], None
+        if self._left[0] and text == self._left[0]:
+            told = self._left[1]
+        self._left = ("", {})
         self.log.info("lead nudged", extra={"fleet_lead": self.lead, "fleet_items": tuple(told)})
-        for key in told:
-            self._told(key)
+        for key, once in told.items():
+            self._told(key, once=once)
 
-    def _not_typed(self, job: str, why: str, *, busy: bool) -> None:
-        if self._in_flight is None or self._in_flight[0] != job:
+    def _not_typed(self, no: PromptNotTyped) -> None:
+        if self._in_flight is None or self._in_flight[0] != no.job:
             return
         tried, self._in_flight = self._in_flight[1], None
-        if busy:
+        if no.left != self._left[0]:
+            self._left = (no.left, tried)
+        if no.retry:
             return
-        self.log.warning("nudge failed", extra={"fleet_lead": self.lead, "fleet_reason": why})
+        self.log.warning("nudge failed", extra={"fleet_lead": self.lead, "fleet_reason": no.why})
         for key, waiting in self._waiting.items():
             if key in tried:
                 waiting.attempts += 1
 
-    def _told(self, key: str) -> None:
+    def _told(self, key: str, *, once: bool) -> None:
         """The lead knows of this item now: a one-shot is over, another is reminded of later."""
+        if once:
+            self._told_once.append(key)
         waiting = self._waiting.get(key)
         if waiting is None:
             return
@@ -232,22 +247,21 @@ class PushLoop(Actor):
             del self._waiting[key]
         else:
             waiting.due_ns = self.now() + REMIND_NS * 2 ** (waiting.told - 1)
-        if waiting.once:
-            self._told_once.append(key)
 
     def _notices(self) -> tuple[str, ...]:
-        in_flight = () if self._in_flight is None else self._in_flight[1]
+        in_flight = {} if self._in_flight is None else self._in_flight[1]
         due = [
-            waiting.item
+            waiting
             for waiting in self._due()
             if (self._pane is None or waiting.attempts >= self._settings.max_attempts)
             and waiting.item.key not in in_flight
         ]
         notices: list[str] = []
         while due:
-            text, told = compose(due, self.now())
+            text, told = compose([waiting.item for waiting in due], self.now())
             notices.append(text)
-            for key in told:
-                self._told(key)
-            due = [item for item in due if item.key not in told]
+            for waiting in due:
+                if waiting.item.key in told:
+                    self._told(waiting.item.key, once=waiting.once)
+            due = [waiting for waiting in due if waiting.item.key not in told]
         return tuple(notices)

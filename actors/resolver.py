@@ -36,7 +36,7 @@ from actors.classify import FAILURE, REASONS, STATUS, Kind, Verdict, classify, h
 from actors.clock import NS_PER_S, from_seconds
 from actors.gate import GateCheck, GateRead, exhausted_text
 from actors.host import PaneRef
-from actors.inject import STILL_NS, Typing, sanitise
+from actors.inject import STILL_NS, Typing
 from actors.journal import Entry, Forgetful, Journaling
 from actors.member import Blocked, Delivered, MemberEvent, ProcessGone, Ready, RetryNoted, TurnDone, Unblocked
 from actors.panes import (
@@ -53,6 +53,7 @@ from actors.panes import (
     Withdraw,
 )
 from actors.patterns import LEGACY, Patterns
+from actors.prompt import dense, sanitise
 from actors.resets import local_now
 from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State, Stillness
 from actors.signal import Events, Signal, What
@@ -131,6 +132,12 @@ class TimedOut(Message, frozen=True):
     ticket: str
 
 
+class Entering(Message, frozen=True):
+    """Enter is about to be pressed: what the program answers from now on can be the answer of this send."""
+
+    ticket: str
+
+
 class StartTimer(Message, frozen=True):
     """A resumed send ends ``timed_out`` when so much time has passed; the loop runs only now."""
 
@@ -201,6 +208,8 @@ class _Turn:
         self.interrupted = False
         self.timed_out = False
         self.answered = False
+        #: Enter has been pressed, or is about to be.
+        self.entered = False
         #: When Enter was pressed.
         self.began_ns: int | None = None
         self.tracker: TurnTracker | None = None
@@ -219,7 +228,7 @@ class _Turn:
 
     def is_prompt(self, text: str) -> bool:
         """Whether the program's account of a prompt can be this one's: it may be wrapped, or shown in part."""
-        ours, theirs = "".join(sanitise(self.deliver.prompt).split())[:64], "".join(text.split())
+        ours, theirs = dense(sanitise(self.deliver.prompt))[:64], dense(text)
         return not theirs or ours in theirs
 
 
@@ -227,8 +236,8 @@ def _doubt(turn: _Turn, frame: Frame, reading: Reading) -> str:
     """Why nobody can say how a turn ended that was open when fleetd ended; empty where the screen can still say it."""
     if reading.state not in (State.IDLE, State.UNKNOWN):
         return ""
-    shown = "".join(reading.draft.split())
-    if shown and shown in "".join(turn.deliver.prompt.split()):
+    shown = dense(reading.draft)
+    if shown and shown in dense(turn.deliver.prompt):
         return "fleetd ended while it typed this prompt, which stands in the input line and was not submitted"
     if turn.tracker is not None and frame.lines == turn.tracker.sent.before.lines:
         return "fleetd ended while it typed this prompt, and nothing shows that it arrived"
@@ -308,6 +317,7 @@ class Resolver(Actor):
         turn.phase, turn.resumed, turn.kept = Phase.RUNNING, True, kept
         turn.began_ns = kept.at_ns if kept.began_ns is None else kept.began_ns
         turn.tracker = TurnTracker(Sent(kept.prompt, Frame(kept.before, at_ns=kept.at_ns, width=kept.width)))
+        turn.entered = True
         self._ready, self._last_prompt = True, kept.prompt
 
     async def run(self) -> None:
@@ -327,6 +337,9 @@ class Resolver(Actor):
             case HoldOver(ticket=ticket):
                 if (turn := self._turn) is not None and turn.ticket == ticket and turn.phase is Phase.HELD:
                     self._to_gate(turn)
+            case Entering(ticket=ticket):
+                if (turn := self._turn) is not None and turn.ticket == ticket:
+                    turn.entered = True
             case PromptTyped(job=job, typed=typed):
                 self._typed(job, typed.sent, typed.at_ns)
             case PromptNotTyped():
@@ -405,6 +418,7 @@ class Resolver(Actor):
                     patience_s=PATIENCE_S,
                     leftover=self._last_prompt,
                     commit=partial(self._commit, turn),
+                    entering=lambda: self.tell(Entering(turn.ticket)),
                 )
             )
             self._last_prompt = turn.deliver.prompt
@@ -429,6 +443,7 @@ class Resolver(Actor):
         if turn is None or turn.ticket != job:
             return self._lost("typed")
         turn.phase = Phase.RUNNING
+        turn.entered = True
         turn.began_ns = at_ns
         turn.tracker = TurnTracker(sent)
         if turn.kept is not None and not turn.settled:
@@ -632,7 +647,7 @@ class Resolver(Actor):
             turn.answered = True
             self._outlet.tell(LateReply(self.target, turn.ticket, answer))
             return turn.ticket
-        if turn is None or turn.settled or turn.phase not in (Phase.TYPING, Phase.RUNNING):
+        if turn is None or turn.settled or not turn.entered:
             self._lost("reply")
             raise NoOpenTurn(
                 f"member {self.target} has no open turn to answer: it has ended already, or nothing was sent"

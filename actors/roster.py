@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from actors.actor import Actor, Ask, Message, Refused, Tells, tell_if_alive
+from actors.actor import LATER, Actor, Ask, Message, Refused, Tells, tell_if_alive
+from actors.host import PaneRef
 from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded
 from actors.leads import Notify, Settled, Unattributable
 from actors.member import (
@@ -25,6 +26,7 @@ from actors.member import (
     MemberState,
     Released,
     RetryNoted,
+    SendsLost,
     TurnFailed,
     step,
 )
@@ -32,6 +34,7 @@ from actors.nudge import AtDialog
 from actors.outage import BackendErrorSeen, Evidence
 from actors.panes import ClosePane, PaneClosed, Unbind
 from actors.quarantine import ExhaustionSeen
+from actors.questions import PutQuestion
 from actors.resolver import Deliver, Release, Resolver
 from actors.turn import Failure, LateReply, Outcome, Progress, Status, TurnEnded, clean
 
@@ -151,6 +154,7 @@ class Roster(Actor):
         quarantine: Tells,
         leads: Tells,
         mail: Tells,
+        questions: Tells,
         launcher: Tells,
         panes: Tells,
         journal: Journaling | None = None,
@@ -158,9 +162,12 @@ class Roster(Actor):
         super().__init__("roster")
         self._journal = journal or Forgetful()
         self._policy, self._quarantine = policy, quarantine
-        self._leads, self._mail, self._launcher, self._panes = leads, mail, launcher, panes
+        self._leads, self._mail, self._questions = leads, mail, questions
+        self._launcher, self._panes = launcher, panes
         self._members: dict[str, _Member] = {}
         self._tombs: dict[str, _Member] = {}
+        #: Released members whose panes are still open: their places are taken until then.
+        self._closing: dict[PaneRef, str] = {}
 
     def __repr__(self) -> str:
         states: dict[str, int] = {}
@@ -191,6 +198,10 @@ class Roster(Actor):
                 return tuple(member.view() for member in rows)
             case Find(target=target):
                 return self._find(target).view()
+            case PutQuestion(target=target):
+                lead = self._find(target).identity.lead
+                self._questions.tell(msgspec.structs.replace(message, lead=lead))
+                return LATER
             case ReleaseMember(target=target):
                 return self._release(message, self._find(target))
             case Recorded(then=_Released(ask=ask, target=target)):
@@ -202,13 +213,12 @@ class Roster(Actor):
                 ask.reply.answer(target)
             case PaneClosed(pane=pane):
                 self._panes.tell(Unbind(pane))
-                for tomb in self._tombs.values():
-                    if tomb.identity.pane == pane:
-                        self._launcher.tell(SlotFreed(tomb.identity.target))
-                        self._forget(tomb.identity.target)
+                if (freed := self._closing.pop(pane, None)) is not None:
+                    self._launcher.tell(SlotFreed(freed))
+                    self._forget(freed)
             case ResolverDown(target=target, reason=reason):
                 self.apply(TurnFailed(target, clean(f"internal error: {reason}")))
-                self._mail.tell(MemberOver(target, f"its turns have no judge any more: {reason}", sends_lost=True))
+                self._mail.tell(SendsLost(target, f"its turns have no judge any more: {reason}"))
             case _:
                 raise self.unknown(message)
         return None
@@ -253,7 +263,7 @@ class Roster(Actor):
             member.dialogs += 1
             self._leads.tell(Notify(identity.lead, AtDialog(identity.target, member.dialogs), once=True))
         if state in TERMINAL:
-            self._mail.tell(MemberOver(identity.target, f"member {identity.target} is {state}"))
+            self._questions.tell(MemberOver(identity.target, f"member {identity.target} is {state}"))
         self._keep(member)
         if state is MemberState.LOST:
             self._launcher.tell(SlotFreed(identity.target))
@@ -326,9 +336,10 @@ class Roster(Actor):
     def _find(self, target: str) -> _Member:
         if (member := self._members.get(target)) is not None:
             return member
+        # A lost member has given its name back, so another may have taken it since.
         named = [member for member in self._members.values() if member.identity.name == target]
-        if len(named) == 1:
-            return named[0]
+        if named:
+            return named[-1]
         known = ", ".join(self._members) or "none"
         raise UnknownMember(f"no member is called {target}; there are: {known}")
 
@@ -338,6 +349,7 @@ class Roster(Actor):
         self._tombs[target] = self._members.pop(target)
         while len(self._tombs) > TOMBSTONES:
             self._tombs.pop(next(iter(self._tombs)))
+        self._closing[member.identity.pane] = target
         tell_if_alive(member.resolver, Release())
         self._panes.tell(ClosePane(member.identity.pane, self))
         return self._journal.record(self, _Released(ask, target), _entry(target, StateLeft(MemberState.RELEASED)))

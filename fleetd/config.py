@@ -82,7 +82,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     def rooms(self) -> tuple[ProfileRoom, ...]:
         """What the launcher knows of the profiles."""
-        return tuple(ProfileRoom(each.name, each.credential_id, each.capacity) for each in self.profiles.values())
+        return tuple(ProfileRoom(each.name, each.credential_id, each.capacity, each) for each in self.profiles.values())
 
 
 # -- the way in -----------------------------------------------------------------------------------------------------

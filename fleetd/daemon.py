@@ -95,7 +95,7 @@ class Daemon:
         self.host = host
         self.user_tmux = UserTmuxHost(directory)
         hosts: dict[str, PaneHost] = {host.name: host, self.user_tmux.name: self.user_tmux}
-        self.launching = ProfileLaunching(config, host, os.environ, directory)
+        self.launching = ProfileLaunching(host, os.environ, directory)
         self.store = SqliteStore(directory / "journal.db")
         self.fleet = Fleet(config, hosts, self.launching, post, self.store)
         self.started_ns = now_ns()
@@ -265,7 +265,7 @@ class Daemon:
             log.error("configuration not reloaded: %s", bad)
             raise BadConfig(f"{bad}; the old configuration stays in force") from None
         planned = plan(self.config, new)
-        self.config = self.launching.config = planned.config
+        self.config = planned.config
         self._deferred = planned.deferred
         self.fleet.configure(planned.config)
         log.info("configuration reloaded", extra={"fleet_applied": planned.applied, "fleet_deferred": planned.deferred})

@@ -7,10 +7,11 @@ the launching of programs, the webhook), so the same fleet runs in the daemon, a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import trio
 
-from actors.actor import Actor, Address
+from actors.actor import Actor, ActorDead, Address, Ask
 from actors.health import Health, Sample, SetHealth
 from actors.host import PaneHost
 from actors.journal import Journal, Store
@@ -20,8 +21,11 @@ from actors.mail import Mail
 from actors.outage import OutagePolicy, Retune
 from actors.panes import Panes, follow, watch
 from actors.quarantine import Quarantine, SetCooldown
-from actors.roster import Members, Roster
+from actors.questions import Questions
+from actors.roster import Find, Members, Roster, UnknownMember
 from fleetd.config import Config
+
+T = TypeVar("T")
 
 #: Delivers one event to a webhook: its URL and a JSON object.
 Post = Callable[[str, Mapping[str, object]], Awaitable[None]]
@@ -46,6 +50,7 @@ class Fleet:
         self._hosts = hosts
         self.panes = Panes(hosts)
         self.mail = Mail(roster=roster, leads=leads, journal=self.journal)
+        self.questions = Questions(leads=leads, journal=self.journal)
         self.leads = Leads(config.push, panes=self.panes, mail=self.mail, journal=self.journal)
         self.outage = OutagePolicy(config.outage, leads=self.leads, mail=self.mail)
         self.quarantine = Quarantine(config.quarantine_ns, policy=self.outage, mail=self.mail)
@@ -54,6 +59,7 @@ class Fleet:
             quarantine=self.quarantine,
             leads=self.leads,
             mail=self.mail,
+            questions=self.questions,
             launcher=launcher,
             panes=self.panes,
             journal=self.journal,
@@ -78,6 +84,7 @@ class Fleet:
             self.journal,
             self.panes,
             self.mail,
+            self.questions,
             self.leads,
             self.outage,
             self.quarantine,
@@ -93,6 +100,19 @@ class Fleet:
         self.outage.tell(Retune(config.outage))
         self.quarantine.tell(SetCooldown(config.quarantine_ns))
         self.health.tell(SetHealth(config.health))
+
+    async def ask_member(self, target: str, message: Ask[T]) -> T:
+        """Ask a member's resolver, by its target or name.
+
+        Raises:
+            UnknownMember: there is none, or it has ended meanwhile.
+            Refused: the resolver's "no".
+        """
+        member = await self.roster.ask(Find(target))
+        try:
+            return await member.resolver.ask(message)
+        except ActorDead:
+            raise UnknownMember(f"member {target} has just ended: see fleet_list") from None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run every actor until cancelled. A crash of any of them ends all; see :mod:`actors.supervise`."""

@@ -25,7 +25,6 @@ from fleetd import hook
 from fleetd.agents import ADAPTERS
 from fleetd.agents.adapter import LaunchContext, LaunchPlan, Watch, with_shipped
 from fleetd.agents.generic import GenericGrammar, generic_typing
-from fleetd.config import Config
 from fleetd.environment import MissingVariable, member_environment
 from fleetd.hosts.launch import private_directory
 from fleetd.profiles import Profile
@@ -61,7 +60,7 @@ def _program(profile: Profile) -> tuple[Grammar, Typing, tuple[str, ...]]:
 
 
 class ProfileLaunching:
-    """Launches from the profiles in force; see :class:`actors.launcher.Launching`.
+    """Launches members of profiles; see :class:`actors.launcher.Launching`.
 
     Args:
         host: opens the panes.
@@ -69,16 +68,14 @@ class ProfileLaunching:
         runtime_dir: where a member's bridge finds the daemon.
     """
 
-    def __init__(self, config: Config, host: PaneHost, environ: Mapping[str, str], runtime_dir: Path) -> None:
-        self.config = config
+    def __init__(self, host: PaneHost, environ: Mapping[str, str], runtime_dir: Path) -> None:
         self._host = host
         self._environ = environ
         self._runtime_dir = runtime_dir
 
     async def launch(self, order: Order) -> Launched:
-        profile = self.config.profiles.get(order.profile)
-        if profile is None:
-            raise OpenFailed(f"profile {order.profile} has just been removed by a reload")
+        profile = order.recipe
+        assert isinstance(profile, Profile)
         cwd = order.cwd or os.getcwd()
         if not Path(cwd).is_absolute():
             raise OpenFailed(f"the directory {cwd} is relative, and a daemon has none of its own: give an absolute one")

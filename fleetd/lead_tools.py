@@ -14,10 +14,11 @@ from actors.classify import word
 from actors.clock import from_seconds, now_ns
 from actors.health import Findings
 from actors.launcher import Room, Spawn
-from actors.mail import Await, Collect, OpenTicket, PutAnswer, Questions, Tickets, TicketView
+from actors.mail import Await, Collect, OpenTicket, Tickets, TicketView
 from actors.outage import Cooling
 from actors.panes import Look
 from actors.quarantine import Quarantined
+from actors.questions import ListQuestions, PutAnswer
 from actors.resets import local_now, moment
 from actors.resolver import Examine, Interrupt
 from actors.roster import Find, Members, ReleaseMember
@@ -66,7 +67,7 @@ async def fleet_list(on: Tooling, _caller: Caller, _args: NoArgs) -> views.Listi
     members = await fleet.roster.ask(Members())
     loads = await fleet.launcher.ask(Room())
     tickets = await fleet.mail.ask(Tickets())
-    questions = await fleet.mail.ask(Questions())
+    questions = await fleet.questions.ask(ListQuestions())
     quarantined, cooling = await _gate(fleet)
     now = now_ns()
     return views.Listing(
@@ -163,7 +164,7 @@ async def fleet_explain(on: Tooling, _caller: Caller, args: ExplainArgs) -> view
 async def _explain_live(on: Tooling, target: str) -> views.Explanation:
     member = await on.fleet.roster.ask(Find(target))
     frame = await on.fleet.panes.ask(Look(member.identity.pane))
-    seen = await member.resolver.ask(Examine(frame))
+    seen = await on.fleet.ask_member(target, Examine(frame))
     return views.Explanation(
         target=member.identity.target,
         ticket=seen.ticket or UNSET,
@@ -225,7 +226,7 @@ async def fleet_release(on: Tooling, _caller: Caller, args: TargetArgs) -> views
 async def fleet_interrupt(on: Tooling, _caller: Caller, args: TargetArgs) -> views.Interrupted:
     """Stop a member's running turn; its send ends interrupted. With no turn running, take back what waits."""
     member = await on.fleet.roster.ask(Find(args.target))
-    tickets = await member.resolver.ask(Interrupt())
+    tickets = await on.fleet.ask_member(member.identity.target, Interrupt())
     return views.Interrupted(target=member.identity.target, tickets=list(tickets))
 
 
@@ -305,5 +306,5 @@ class AnswerArgs(Args, frozen=True):
 
 async def fleet_answer(on: Tooling, _caller: Caller, args: AnswerArgs) -> views.Answered:
     """Answer a member's question. Its text is in fleet_list."""
-    question = await on.fleet.mail.ask(PutAnswer(args.question, args.text))
+    question = await on.fleet.questions.ask(PutAnswer(args.question, args.text))
     return views.Answered(question=question.id, target=question.target)

@@ -8,7 +8,7 @@ import trio
 from msgspec import UNSET, Meta
 
 from actors.actor import Refused
-from actors.mail import AwaitAnswer, PutQuestion
+from actors.questions import AwaitAnswer, PutQuestion
 from actors.resolver import MemberReply
 from actors.roster import Find
 from fleetd import views
@@ -23,8 +23,7 @@ class ReplyArgs(Args, frozen=True):
 
 async def fleet_reply(on: Tooling, caller: Caller, args: ReplyArgs) -> views.Replied:
     """Answer the prompt you are working on. Call it once, when the work is done; it ends your turn for your lead."""
-    member = await on.fleet.roster.ask(Find(caller.id))
-    return views.Replied(ticket=await member.resolver.ask(MemberReply(args.text)))
+    return views.Replied(ticket=await on.fleet.ask_member(caller.id, MemberReply(args.text)))
 
 
 class AskArgs(Args, frozen=True):
@@ -39,16 +38,14 @@ class NothingAsked(Refused):
 
 async def fleet_ask(on: Tooling, caller: Caller, args: AskArgs) -> views.AskedView:
     """Ask your lead a question and wait for the answer. If it has not come yet, call again with the question's name."""
-    mail = on.fleet.mail
     if args.question is not None:
         name = args.question
     elif args.text is not None:
-        member = await on.fleet.roster.ask(Find(caller.id))
-        name = await mail.ask(PutQuestion(member.identity.lead, caller.id, args.text))
+        name = await on.fleet.roster.ask(PutQuestion(caller.id, args.text))
     else:
         raise NothingAsked("fleet_ask needs a text, or the question to go on waiting for")
     with trio.move_on_after(args.wait_seconds):
-        answer = await mail.ask(AwaitAnswer(name, caller.id), within_s=args.wait_seconds + 60.0)
+        answer = await on.fleet.questions.ask(AwaitAnswer(name, caller.id), within_s=args.wait_seconds + 60.0)
         return views.AskedView(question=name, answer=answer)
     return views.AskedView(question=name, still_waiting=True)
 

@@ -9,6 +9,7 @@ from actors.journal import Entry, by_kind
 from actors.launcher import Launching
 from actors.leads import RestoreLeads
 from actors.mail import Restore
+from actors.questions import RestoreQuestions
 from fleetd.fleet import Fleet
 
 
@@ -23,5 +24,6 @@ async def recover(
     records = by_kind(entries)
     await fleet.leads.ask(RestoreLeads(records))
     adopted = await adopt(records, launching, fleet.launcher, fleet.journal, strangers)
+    await fleet.questions.ask(RestoreQuestions(records))
     await fleet.mail.ask(Restore(records, adopted.resumed, adopted.lost))
     return adopted

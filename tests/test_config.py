@@ -149,8 +149,8 @@ def test_every_key_reaches_its_setting() -> None:
         ),
     ]
     assert config.rooms() == (
-        ProfileRoom("claude-a", "anthropic-a", 64),
-        ProfileRoom("any.program_2", "any.program_2", 2),
+        ProfileRoom("claude-a", "anthropic-a", 64, config.profiles["claude-a"]),
+        ProfileRoom("any.program_2", "any.program_2", 2, config.profiles["any.program_2"]),
     )
 
 

@@ -35,6 +35,7 @@ from fleetd.instructions import INSTRUCTIONS
 from fleetd.launching import setup_of
 from fleetd.lead_tools import Facts, Tooling
 from fleetd.peer import Peer
+from fleetd.profiles import Profile
 from fleetd.recovery import recover
 from fleetd.reload import ReloadPlan, plan
 from fleetd.snapshot import Snapshot, profile_of, taken
@@ -196,7 +197,8 @@ class Fleet(trio.abc.Clock):
     async def launch(self, order: Order) -> Launched:
         """See :class:`actors.launcher.Launching`."""
         self.launches.append(order)
-        profile = self.config.profiles[order.profile]
+        profile = order.recipe
+        assert isinstance(profile, Profile)
         self._agents[order.target] = profile.agent
         argv = profile.command or ADAPTERS[str(profile.agent)].command
         pane = await self.host.open(PaneSpec(order.target, argv, dict(profile.env), order.cwd or "/"))

@@ -18,18 +18,16 @@ from actors.inject import (
     BREATH_S,
     ECHO_S,
     ENTERS,
-    GUARD,
     MODE_S,
     STILL_NS,
     Injection,
     NotTyped,
     Typed,
     Typing,
-    guarded,
     injectable,
-    sanitise,
 )
 from actors.patterns import Pattern
+from actors.prompt import GUARD, guarded, sanitise
 from actors.screen import Grammar, Reading, State
 from fleetd.agents import ADAPTERS
 from fleetd.agents.generic import GenericGrammar, generic_typing

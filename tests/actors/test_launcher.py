@@ -218,7 +218,7 @@ async def test_a_name_that_is_no_identifier_is_refused(bench: Bench, name: str) 
 async def test_a_name_belongs_to_one_member(bench: Bench) -> None:
     await bench.spawn("claude-a", name="parser")
     assert (await bench.refused("claude-a", name="parser"))["error"] == "name_taken"
-    assert (await bench.refused("claude-a", name="m-1"))["error"] == "name_taken"
+    assert (await bench.refused("claude-a", name="m-1"))["error"] == "bad_name"
 
 
 async def test_a_reload_counts_members_of_a_profile_that_it_keeps(bench: Bench) -> None:

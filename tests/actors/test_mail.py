@@ -1,35 +1,30 @@
-"""Mail: tickets, late replies and questions."""
+"""Mail: tickets and late replies."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 import trio
 
-from actors.actor import Message
+import actors.mail as mail_module
+from actors.actor import Ask, Message
 from actors.leads import Notify, Settled
 from actors.mail import (
     KEPT_TICKETS,
-    OPEN_QUESTIONS,
     OPEN_TICKETS,
     Await,
-    AwaitAnswer,
     Collect,
     Mail,
     MailFull,
     OpenTicket,
-    PutAnswer,
-    PutQuestion,
-    QuestionClosed,
-    Questions,
     Tickets,
     TicketView,
-    UnknownQuestion,
     UnknownTicket,
 )
-from actors.member import MemberOver
-from actors.nudge import EndedTicket, LateAnswer, OpenQuestion
+from actors.member import SendsLost
+from actors.nudge import EndedTicket, LateAnswer
 from actors.roster import Route
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Recorder
@@ -168,7 +163,7 @@ async def test_a_late_reply_is_kept_beside_the_result_and_told(bench: Bench) -> 
 async def test_the_sends_of_a_crashed_resolver_end_lost(bench: Bench) -> None:
     ticket = await bench.open()
     other = await bench.open("m-2")
-    bench.mail.tell(MemberOver("m-1", "its turns have no judge any more", sends_lost=True))
+    bench.mail.tell(SendsLost("m-1", "its turns have no judge any more"))
     (view,) = await bench.mail.ask(Await((ticket, other)))
     assert view.outcome is not None
     assert (view.id, view.outcome.status) == (ticket, Status.LOST)
@@ -193,83 +188,43 @@ async def test_kept_results_make_room_only_once_they_are_collected(bench: Bench)
         await bench.mail.ask(Collect("t-5"))
 
 
-# -- questions ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_question_reaches_its_lead_and_the_answer_its_member(bench: Bench, nursery: trio.Nursery) -> None:
-    name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which branch?"))
-    answers: list[str] = []
-
-    async def member() -> None:
-        answers.append(await bench.mail.ask(AwaitAnswer(name, "m-1")))
-
-    nursery.start_soon(member)
+async def test_who_was_answered_about_a_ticket_is_not_nudged_about_it(bench: Bench, nursery: trio.Nursery) -> None:
+    """A wait for all hears of the tickets that ended first too, and their nudges are taken back."""
+    tickets = (await bench.open(), await bench.open())
+    nursery.start_soon(bench.mail.ask, Await(tickets, all=True))
     await trio.testing.wait_all_tasks_blocked()
-    assert bench.leads.told == [Notify("lead-1", OpenQuestion("q-1", "m-1"))]
-    (question,) = await bench.mail.ask(Questions())
-    assert question.text == "which branch?"
-    await bench.mail.ask(PutAnswer(name, "main"))
+    for ticket in tickets:
+        bench.end(ticket)
     await trio.testing.wait_all_tasks_blocked()
-    assert answers == ["main"]
-    assert bench.leads.told[-1] == Settled("lead-1", "q-1")
-    assert await bench.mail.ask(Questions()) == ()
+    assert bench.leads.told == [Notify("lead-1", EndedTicket("t-1", "m-1", "completed")), Settled("lead-1", "t-1")]
 
 
-async def test_an_answer_that_came_before_the_wait_is_there(bench: Bench) -> None:
-    name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which branch?"))
-    await bench.mail.ask(PutAnswer(name, "main"))
-    assert await bench.mail.ask(AwaitAnswer(name, "m-1")) == "main"
-
-
-async def test_a_question_is_answered_once(bench: Bench) -> None:
-    name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which branch?"))
-    await bench.mail.ask(PutAnswer(name, "main"))
-    with pytest.raises(QuestionClosed, match="answered already"):
-        await bench.mail.ask(PutAnswer(name, "other"))
-
-
-async def test_a_member_cannot_wait_for_the_question_of_another(bench: Bench) -> None:
-    name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which branch?"))
-    with pytest.raises(UnknownQuestion):
-        await bench.mail.ask(AwaitAnswer(name, "m-2"))
-
-
-async def test_the_questions_of_a_member_that_is_over_are_closed(bench: Bench, nursery: trio.Nursery) -> None:
-    name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which branch?"))
-    refused: list[str] = []
-
-    async def member() -> None:
-        try:
-            await bench.mail.ask(AwaitAnswer(name, "m-1"))
-        except QuestionClosed as closed:
-            refused.append(str(closed))
-
-    nursery.start_soon(member)
+async def test_a_wait_for_all_is_answered_though_one_of_its_tickets_was_collected_and_room_is_short(
+    bench: Bench, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail_module, "KEPT_TICKETS", 2)
+    tickets = (await bench.open(), await bench.open())
+    wait = Await(tickets, all=True)
+    nursery.start_soon(bench.mail.ask, wait)
     await trio.testing.wait_all_tasks_blocked()
-    bench.mail.tell(MemberOver("m-1", "member m-1 is released"))
+    bench.end("t-1")
+    await bench.mail.ask(Collect("t-1"))
+    with pytest.raises(MailFull):
+        await bench.open()
+    bench.end("t-2")
     await trio.testing.wait_all_tasks_blocked()
-    assert refused == ["question q-1 is closed: member m-1 is released"]
-    with pytest.raises(QuestionClosed):
-        await bench.mail.ask(PutAnswer(name, "main"))
+    assert wait.reply.settled
 
 
-async def test_open_questions_are_bounded_and_answered_ones_make_room(bench: Bench) -> None:
-    for number in range(OPEN_QUESTIONS):
-        await bench.mail.ask(PutQuestion("lead-1", "m-1", f"{number}?"))
-    with pytest.raises(MailFull, match="256 questions are open"):
-        await bench.mail.ask(PutQuestion("lead-1", "m-1", "?"))
-    for number in range(1, OPEN_QUESTIONS + 1):
-        await bench.mail.ask(PutAnswer(f"q-{number}", "yes"))
-    for _ in range(OPEN_QUESTIONS + 10):
-        name = await bench.mail.ask(PutQuestion("lead-1", "m-1", "?"))
-        await bench.mail.ask(PutAnswer(name, "yes"))
-    assert len(bench.mail._questions) <= 2 * OPEN_QUESTIONS
-
-
-async def test_a_member_that_asks_the_same_again_is_asking_the_same_question(bench: Bench) -> None:
-    """Its call is cut off when the daemon is restarted, and it does what anybody does."""
-    first = await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?"))
-    assert await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?")) == first
-    assert await bench.mail.ask(PutQuestion("lead-1", "m-2", "which?")) != first
-    await bench.mail.ask(PutAnswer(first, "this"))
-    assert await bench.mail.ask(PutQuestion("lead-1", "m-1", "which?")) != first
+@pytest.mark.parametrize("make", [lambda ticket: Await((ticket,)), Collect])
+async def test_a_caller_who_has_gone_before_its_answer_takes_nothing_with_it(
+    bench: Bench, make: Callable[[str], Ask[object]]
+) -> None:
+    ticket = await bench.open()
+    bench.end(ticket)
+    gone = make(ticket)
+    gone.reply.abandoned = True
+    bench.mail.tell(gone)
+    (view,) = await bench.mail.ask(Tickets())
+    assert not view.collected
+    assert bench.leads.only(Settled) == []

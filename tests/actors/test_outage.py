@@ -240,6 +240,13 @@ async def test_a_check_told_after_evidence_sees_it(nursery: trio.Nursery) -> Non
     assert await policy.ask(Cooling()) == {"c": now + 60 * S}
 
 
+def test_a_quarantine_that_ends_between_the_two_halves_of_a_check_is_not_in_what_the_gate_said() -> None:
+    """Else a spawn would be refused "for 0 s more"."""
+    bench = Bench()
+    bench.clock.ns = 10 * S
+    assert bench.gate("c", exhausted={"c": 10 * S}).exhausted_until == {}
+
+
 def test_new_settings_hold_from_now_on_and_leave_a_running_cool_off_alone() -> None:
     bench = Bench()
     bench.policy.handle(seen(error(0)))

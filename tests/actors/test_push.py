@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from actors.actor import Message
 from actors.clock import NS_PER_S
 from actors.host import PaneRef
-from actors.inject import Typed, Typing
+from actors.inject import NotTyped, Typed, Typing
 from actors.nudge import (
     NUDGE_CHARS,
     AtDialog,
@@ -256,10 +256,55 @@ def test_an_item_taken_care_of_while_its_nudge_is_typed_is_not_reminded_of(bench
     bench.put(EndedTicket("t-1", "m-1", "completed"))
     job = bench.tick()
     assert job is not None
+    assert callable(job.text)
+    job.text()
     bench.loop.handle(Drop("t-1"))
-    bench.typed(job)
+    bench.loop.handle(PromptTyped(job.job, Typed(Sent("", Frame(())), bench.clock.ns)))
     bench.clock.ns = REMIND_NS
     assert bench.tick() is None
+
+
+def test_what_is_taken_care_of_before_its_nudge_is_composed_is_not_told(bench: Bench) -> None:
+    bench.put(EndedTicket("t-1", "m-1", "completed"), EndedTicket("t-2", "m-2", "completed"))
+    job = bench.tick()
+    assert job is not None
+    bench.loop.handle(Drop("t-1"))
+    text = bench.typed(job)
+    assert "t-2" in text
+    assert "t-1" not in text
+
+
+def test_a_nudge_of_which_nothing_is_left_is_not_typed_and_costs_no_attempt(bench: Bench) -> None:
+    bench.put(EndedTicket("t-1", "m-1", "completed"))
+    job = bench.tick()
+    assert job is not None
+    bench.loop.handle(Drop("t-1"))
+    assert callable(job.text)
+    with pytest.raises(NotTyped, match="taken care of") as nothing:
+        job.text()
+    assert nothing.value.retry
+
+
+def test_a_one_shot_that_was_dropped_while_it_was_typed_and_is_put_again_is_not_told_twice(bench: Bench) -> None:
+    dialog = AtDialog("m-1", 1)
+    bench.put(dialog, once=True)
+    job = bench.tick()
+    assert job is not None
+    assert callable(job.text)
+    assert "m-1" in job.text()
+    bench.loop.handle(Drop(dialog.key))
+    bench.loop.handle(PromptTyped(job.job, Typed(Sent("", Frame(())), 0)))
+    bench.put(dialog, once=True)
+    assert bench.tick() is None
+
+
+def test_notices_whose_caller_has_gone_are_kept_for_the_next_one() -> None:
+    bench = Bench(pane=None)
+    bench.put(OpenQuestion("q-1", "m-3"))
+    gone = TakeNotices()
+    gone.reply.abandoned = True
+    bench.loop.handle(gone)
+    assert "q-1" in bench.notices()[0]
 
 
 def test_a_lead_without_a_pane_gets_everything_with_its_next_tool_result() -> None:

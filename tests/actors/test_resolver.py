@@ -23,6 +23,7 @@ from actors.patterns import LEGACY
 from actors.resolver import (
     WAITING_SENDS,
     Deliver,
+    Entering,
     Examine,
     HoldOver,
     Interrupt,
@@ -293,9 +294,19 @@ def test_a_reply_settles_and_the_turn_drains_before_the_next_prompt(bench: Bench
     assert len(bench.gate.only(GateCheck)) == 2
 
 
+def test_a_reply_that_comes_before_the_enter_belongs_to_no_turn_of_ours(bench: Bench) -> None:
+    bench.deliver()
+    bench.gate_says()
+    with pytest.raises(NoOpenTurn):
+        bench.tell(MemberReply("of something before"))
+    bench.typed()
+    assert bench.ended() == []
+
+
 def test_a_reply_that_comes_before_the_typing_is_confirmed_counts(bench: Bench) -> None:
     bench.deliver()
     bench.gate_says()
+    bench.tell(Entering("t-1"))
     bench.tell(MemberReply("quick"))
     bench.typed()
     assert bench.outcome.status is Status.COMPLETED

@@ -7,7 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from actors.actor import Message
+import actors.roster as roster_module
+from actors.actor import LATER, Message
 from actors.host import PaneRef
 from actors.leads import Notify, Settled, Unattributable
 from actors.member import (
@@ -19,11 +20,11 @@ from actors.member import (
     Exhausted,
     Identity,
     MemberEvent,
-    MemberOver,
     MemberState,
     ProcessGone,
     Ready,
     Released,
+    SendsLost,
     TurnDone,
     TurnFailed,
     Unblocked,
@@ -33,11 +34,13 @@ from actors.nudge import AtDialog
 from actors.outage import BackendErrorSeen
 from actors.panes import ClosePane, PaneClosed
 from actors.quarantine import ExhaustionSeen
+from actors.questions import PutQuestion
 from actors.resolver import Deliver, Release, Resolver, Setup
 from actors.roster import (
     Find,
     Members,
     MemberUp,
+    MemberView,
     ReleaseMember,
     ResolverDown,
     Roster,
@@ -68,7 +71,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = Clock()
         self.order: list[tuple[str, Message]] = []
-        names = ("policy", "quarantine", "leads", "mail", "launcher", "panes")
+        names = ("policy", "quarantine", "leads", "mail", "questions", "launcher", "panes")
         self.out = {name: Recorder(name, self.order) for name in names}
         self.roster = Roster(**self.out)
         driven(self.roster, self.clock)
@@ -288,7 +291,7 @@ def test_a_crashed_resolver_fails_its_member_and_loses_its_sends_loudly(bench: B
     bench.tell(ResolverDown("m-1", "KeyError: 'x'"))
     assert bench.state is MemberState.FAILED
     assert "internal error" in bench.reason
-    assert bench.out["mail"].only(MemberOver)[-1].sends_lost
+    assert [lost.target for lost in bench.out["mail"].only(SendsLost)] == ["m-1"]
 
 
 def test_a_delivery_for_a_living_member_reaches_its_resolver(bench: Bench) -> None:
@@ -324,3 +327,37 @@ def test_an_unknown_name_is_refused_with_those_there_are(bench: Bench) -> None:
 def test_release_in_the_resolver_ends_its_sends(bench: Bench) -> None:
     bench.tell(ReleaseMember("m-1"))
     assert isinstance(bench.resolver._receive.receive_nowait(), Release)
+
+
+def test_every_place_is_given_back_however_many_members_are_released_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place is free when the pane is closed, also for a member that is forgotten by then."""
+    monkeypatch.setattr(roster_module, "TOMBSTONES", 1)
+    targets = ["m-2", "m-3", "m-4"]
+    for target in targets:
+        who = Identity(target, target, "p", "c", "lead-1", PaneRef("memory", f"%{target}"))
+        bench.tell(MemberUp(who, Resolver(target, Setup(TableGrammar()))))
+    for target in targets:
+        bench.tell(ReleaseMember(target))
+    for target in targets:
+        bench.tell(PaneClosed(PaneRef("memory", f"%{target}")))
+    assert [freed.target for freed in bench.out["launcher"].only(SlotFreed)] == targets
+
+
+def test_a_name_that_a_lost_member_had_finds_the_member_that_has_it_now(bench: Bench) -> None:
+    bench.tell(ProcessGone("m-1", "it exited"))
+    who = Identity("m-2", "parser", "p", "c", "lead-1", PaneRef("memory", "%2"))
+    bench.tell(MemberUp(who, Resolver("m-2", Setup(TableGrammar()))))
+    found = bench.tell(Find("parser"))
+    assert isinstance(found, MemberView)
+    assert found.identity.target == "m-2"
+
+
+def test_a_question_is_passed_on_with_its_members_lead_and_refused_for_one_that_is_gone(bench: Bench) -> None:
+    assert bench.tell(PutQuestion("m-1", "which?")) is LATER
+    (question,) = bench.out["questions"].only(PutQuestion)
+    assert (question.target, question.lead) == ("m-1", "lead-1")
+    bench.tell(ReleaseMember("m-1"))
+    with pytest.raises(UnknownMember):
+        bench.tell(PutQuestion("m-1", "which?"))

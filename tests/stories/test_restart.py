@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.mail import AwaitAnswer, PutQuestion
+from actors.questions import AwaitAnswer, PutQuestion
 from fleetd.testing import Fleet
 from fleetd.testing.people import Ticket
 
@@ -120,14 +120,14 @@ async def test_a_member_that_was_released_does_not_come_back(fleet: Fleet) -> No
 async def test_a_question_outlives_the_daemon_and_is_answered_after_it(fleet: Fleet) -> None:
     member = await fleet.spawn("a", "demo-a")
     await fleet.lead().send("a")
-    asked = await fleet.actors.mail.ask(PutQuestion(fleet.lead().caller.id, member.target, "which?"))
+    asked = await fleet.actors.roster.ask(PutQuestion(member.target, "which?"))
     await fleet.restart()
     rows = (await fleet.lead().call("fleet_list"))["questions"]
     assert [(row["question"], row["text"]) for row in rows] == [(asked, "which?")]
     await fleet.lead().call("fleet_answer", question=asked, text="this")
-    assert await fleet.actors.mail.ask(AwaitAnswer(asked, member.target)) == "this"
+    assert await fleet.actors.questions.ask(AwaitAnswer(asked, member.target)) == "this"
     await fleet.restart()
-    assert await fleet.actors.mail.ask(AwaitAnswer(asked, member.target)) == "this"
+    assert await fleet.actors.questions.ask(AwaitAnswer(asked, member.target)) == "this"
 
 
 async def test_a_full_disk_refuses_new_sends_and_serves_what_is_known(fleet: Fleet) -> None:
