@@ -61,6 +61,7 @@ from fleetd.rundir import (
     socket_path,
 )
 from fleetd.store import SqliteStore, StoreBroken
+from fleetd.strays import refuse_strays
 from fleetd.tools import Tools
 from fleetd.webhook import post
 
@@ -200,14 +201,15 @@ class Daemon:
 
     async def identify(self, peer: Peer) -> Caller:
         """The caller behind a process: the member whose pane it runs in, else the lead of its terminal session."""
-        members = await self.fleet.roster.ask(Members())
-        panes = [(member.identity.pane, member.identity.target) for member in members]
-        roots = {(pane.pid, pane.started): target for pane, target in panes}
+        members = await self.fleet.roster.ask(Members(released=True))
+        panes = {member.identity.target: member.identity.pane for member in members}
+        roots = {(pane.pid, pane.started): target for target, pane in panes.items()}
         cwd = _cwd(peer.pid)
         if (target := locate(peer.ancestry, roots)) is not None:
             return Caller(Role.MEMBER, target, cwd)
         if (lead := locate(peer.ancestry, self._lead_roots)) is not None:
             return Caller(Role.LEAD, lead, cwd)
+        refuse_strays(peer.ancestry, roots, str(self.directory))
         return Caller(Role.LEAD, await self.fleet.leads.ask(Join(session_key(peer.ancestry))), cwd)
 
     def _client_known(self, connection: Connection, caller: Caller, client: str) -> None:

@@ -27,6 +27,8 @@ PASSED: Final = (
 )
 #: Says to a program below a member's pane which daemon is its own. It identifies nobody: the kernel does.
 RUNTIME_DIR: Final = "FLEETD_RUNTIME_DIR"
+#: Says which member of which daemon it was started as, for what leaves the pane; see :mod:`fleetd.strays`.
+MEMBER: Final = "FLEETD_MEMBER"
 
 
 class MissingVariable(Exception):
@@ -34,7 +36,7 @@ class MissingVariable(Exception):
 
 
 def member_environment(
-    daemon: Mapping[str, str], env: Mapping[str, str], env_from: Sequence[str], *, runtime_dir: str
+    daemon: Mapping[str, str], env: Mapping[str, str], env_from: Sequence[str], *, runtime_dir: str, target: str = ""
 ) -> dict[str, str]:
     """Compose a member's environment.
 
@@ -43,6 +45,7 @@ def member_environment(
         env: values from the profile; they win.
         env_from: names that the profile takes from the daemon.
         runtime_dir: where the member's bridge finds this daemon.
+        target: the member's; empty for a lead's program.
 
     Raises:
         MissingVariable: a name in ``env_from`` is not set.
@@ -54,4 +57,5 @@ def member_environment(
             "set it before fleetd up, or take it out of the profile"
         )
     passed = {name: daemon[name] for name in (*PASSED, *env_from) if name in daemon}
-    return {**passed, **env, RUNTIME_DIR: runtime_dir}
+    marks = {RUNTIME_DIR: runtime_dir, **({MEMBER: f"{target} {runtime_dir}"} if target else {})}
+    return {**passed, **env, **marks}

@@ -84,7 +84,13 @@ class ProfileLaunching:
         if order.worktree:
             cwd = await add_worktree(cwd, order.target)
         try:
-            env = member_environment(self._environ, profile.env, profile.env_from, runtime_dir=str(self._runtime_dir))
+            env = member_environment(
+                self._environ,
+                profile.env,
+                profile.env_from,
+                runtime_dir=str(self._runtime_dir),
+                target=order.target,
+            )
         except MissingVariable as missing:
             raise OpenFailed(str(missing)) from None
         directory = self._runtime_dir / MEMBERS / f"{order.target}-{secrets.token_hex(4)}"

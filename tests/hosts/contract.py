@@ -22,6 +22,7 @@ import trio
 
 from actors.host import OpenFailed, PaneDead, PaneEnded, PaneGone, PaneHost, PaneRef, PaneSpec
 from actors.screen import Frame
+from fleetd.peer import ancestry
 
 T = TypeVar("T")
 
@@ -342,14 +343,38 @@ class ProcessContract(HostContract):
         assert not any(alive(pid) for pid in (pane.pid, *pids))
         assert await ended(stage, pane) == PaneEnded(pane, None, int(SIGKILL))
 
-    async def test_closing_ends_what_a_dead_program_left_behind(self, stage: ProcessStage) -> None:
-        script = "import subprocess, sys; print(subprocess.Popen(['sleep', '1000']).pid, 'left', flush=True)"
+    async def test_what_a_program_leaves_behind_ends_with_it(self, stage: ProcessStage) -> None:
+        """A child with a session of its own, and one without a parent: neither outlives the program."""
+        script = (
+            "import os, subprocess, sys, time\n"
+            "print(subprocess.Popen(['sleep', '1000'], start_new_session=True).pid, flush=True)\n"
+            "if not os.fork():\n"
+            "    print(subprocess.Popen(['sleep', '1000']).pid, 'left', flush=True)\n"
+            "    os._exit(0)\n"
+            "time.sleep(1)\n"
+        )
         pane = await stage.host.open(PaneSpec("m-1", (sys.executable, "-I", "-c", script), ENV, "/"))
         frame = await shown(stage.host, pane, "left")
-        left = int(frame.lines[0].split()[0])
-        await ended(stage, pane)
+        left = [int(line.split()[0]) for line in frame.lines[:2]]
+        assert all(alive(pid) for pid in left)
+        assert await ended(stage, pane) == PaneEnded(pane, 0, None)
+        assert not any(alive(pid) for pid in left)
+
+    async def test_a_double_fork_stays_below_the_panes_root_process(self, stage: ProcessStage) -> None:
+        script = (
+            "import os, subprocess, sys\n"
+            "if not os.fork():\n"
+            "    os.setsid()\n"
+            "    print(subprocess.Popen(['sleep', '1000']).pid, 'apart', flush=True)\n"
+            "    os._exit(0)\n"
+            "import time; time.sleep(1000)\n"
+        )
+        pane = await stage.host.open(PaneSpec("m-1", (sys.executable, "-I", "-c", script), ENV, "/"))
+        frame = await shown(stage.host, pane, "apart")
+        apart = int(frame.lines[0].split()[0])
+        await until(lambda: pane.pid in [process.pid for process in ancestry(apart)])
         await stage.host.close(pane)
-        assert not alive(left)
+        assert not alive(apart)
 
 
 def alive(pid: int) -> bool:
