@@ -186,7 +186,7 @@ class Actor:
         self.now = now
         self.log = logging.getLogger(f"fleetd.{type(self).__name__.lower()}")
         self.effects: Effects | None = None
-        #: The last message taken from the mailbox, for the state dump.
+        #: The last message taken from the mailbox but for pings, for the state dump.
         self.last: Message | None = None
         self._stopped = False
         self._send, self._receive = trio.open_memory_channel[Message](self.capacity)
@@ -286,7 +286,9 @@ class Actor:
                 self.effects = nursery
                 while not self._stopped:
                     message = None
-                    message = self.last = await self._receive.receive()
+                    message = await self._receive.receive()
+                    if not isinstance(message, Ping):
+                        self.last = message
                     self._step(message)
                 nursery.cancel_scope.cancel()
         finally:

@@ -20,6 +20,7 @@ import trio
 from actors.supervise import leaf
 from fleetd import __version__
 from fleetd.client import NoDaemon, Refusal, connect
+from fleetd.environment import OwnMember, refuse_own_member
 from fleetd.rundir import RuntimeDirError, check_runtime_dir, runtime_dir, socket_path
 
 DONE: Final = 0
@@ -136,6 +137,8 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--fast", action="store_true", help="a shorter cool-off")
     verb("mcp", "serve MCP on standard input and output", json_output=False)
     verb("hook", "hand an event of an agent program (a JSON object on standard input) to the daemon", json_output=False)
+    unit = verb("unit", "print a unit for systemd's user manager", json_output=False)
+    unit.add_argument("--config", type=Path, help="the configuration file")
     verb("prompt", "print the block for a lead's own CLAUDE.md or AGENTS.md", json_output=False)
 
     for name, tool in TOOL_VERBS.items():
@@ -171,6 +174,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return _say(str(away), NO_DAEMON)
             case Refusal() | RuntimeDirError() as no:
                 return _say(str(no), FAILED)
+            case UnicodeDecodeError():
+                return _say("what stands on standard input is no text in UTF-8: convert it", FAILED)
             case KeyboardInterrupt():
                 return INTERRUPTED
             case BrokenPipeError():
@@ -293,6 +298,10 @@ def _down(arguments: Arguments) -> int:
 
 
 def _up(arguments: Arguments) -> int:
+    try:
+        refuse_own_member(os.environ, str(runtime_dir(arguments.runtime_dir, os.environ)))
+    except OwnMember as no:
+        return _say(str(no), FAILED)
     if arguments.foreground:
         from fleetd.daemon import main as serve
 
@@ -314,17 +323,37 @@ def _attach(arguments: Arguments) -> int:
 
 def _mcp(arguments: Arguments) -> int:
     from fleetd.mcp.bridge import run_bridge, spawn_daemon
+    from fleetd.mcp.relay import Started
 
     directory = runtime_dir(arguments.runtime_dir, os.environ)
     # Through a process that ends at once: the daemon must not stand below the agent that happened to need it first.
     up = [sys.executable, "-m", "fleetd", "--runtime-dir", str(directory), "up"]
-    return run_bridge(socket_path(directory), lambda: spawn_daemon(up))
+
+    def start_daemon() -> Started:
+        try:
+            refuse_own_member(os.environ, str(directory))
+        except OwnMember as no:
+            raise OSError(str(no)) from None
+        return spawn_daemon(up)
+
+    return run_bridge(socket_path(directory), start_daemon)
 
 
 def _hook(arguments: Arguments) -> int:
     from fleetd.hook import main as hand_over
 
     return hand_over([str(socket_path(runtime_dir(arguments.runtime_dir, os.environ)))])
+
+
+def _unit(arguments: Arguments) -> int:
+    from fleetd.unit import Unquotable, unit
+
+    chosen = arguments.runtime_dir or os.environ.get("FLEETD_RUNTIME_DIR")
+    try:
+        print(unit(sys.executable, arguments.config, Path(chosen) if chosen else None), end="")
+    except Unquotable as no:
+        return _say(str(no), FAILED)
+    return DONE
 
 
 def _prompt(_arguments: Arguments) -> int:
@@ -369,4 +398,5 @@ VERBS: Final[Mapping[str, Verb]] = {
     "mcp": _mcp,
     "hook": _hook,
     "prompt": _prompt,
+    "unit": _unit,
 }

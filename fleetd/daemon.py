@@ -250,8 +250,10 @@ class Daemon:
     def secrets(self, profile: str) -> tuple[str, Redactor]:
         """A profile's agent (empty for none), and what takes out the secrets that its members' screens may show."""
         found = self.config.profiles.get(profile)
-        own = [] if found is None else [*found.env.items()]
-        return (found and found.agent) or "", Redactor([*own, *os.environ.items()], str(Path.home()))
+        named: list[str] = []
+        if found is not None:
+            named = [*found.env.values(), *(os.environ.get(name, "") for name in found.env_from)]
+        return (found and found.agent) or "", Redactor(os.environ.items(), str(Path.home()), named)
 
     async def reload(self) -> ReloadPlan:
         """Read the configuration again and put in force what can be.
@@ -318,6 +320,7 @@ class Daemon:
             lambda: report(self.config),
             lambda: str(self.config.health.coverage),
             lambda: list(self._deferred),
+            lambda: list(self._strangers),
         )
 
     async def _signals(self) -> None:
@@ -340,10 +343,10 @@ class Daemon:
 
 
 def _cwd(pid: int) -> str:
-    """The caller's directory: what a spawn without ``cwd`` means. Empty where it cannot be read."""
+    """The caller's directory: what a spawn without ``cwd`` means. Empty where it cannot be read, or is no UTF-8."""
     try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
+        return os.readlink(os.fsencode(f"/proc/{pid}/cwd")).decode()
+    except (OSError, UnicodeDecodeError):
         return ""
 
 

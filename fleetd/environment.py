@@ -31,6 +31,24 @@ RUNTIME_DIR: Final = "FLEETD_RUNTIME_DIR"
 MEMBER: Final = "FLEETD_MEMBER"
 
 
+class OwnMember(Exception):
+    """A member has tried to start the daemon that it belongs to."""
+
+
+def refuse_own_member(environ: Mapping[str, str], runtime_dir: str) -> None:
+    """See that this process is not below a member of the daemon that it wants to start.
+
+    Raises:
+        OwnMember: it is; the daemon would stand below the member's pane and end with it.
+    """
+    target, _, daemon = environ.get(MEMBER, "").partition(" ")
+    if target and daemon == runtime_dir:
+        raise OwnMember(
+            f"this process belongs to member {target} of the fleetd that it would start, which would end with it: "
+            "start fleetd from a terminal of your own, or let a service manager do it"
+        )
+
+
 class MissingVariable(Exception):
     """A name in ``envFrom`` is not in the daemon's environment."""
 

@@ -45,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True):
     coverage_report: Callable[[], list[str]]
     health_coverage: Callable[[], str]
     deferred: Callable[[], list[str]]
+    strangers: Callable[[], list[str]]
 
 
 class Tooling(msgspec.Struct, frozen=True):
@@ -135,6 +136,8 @@ async def fleet_health(on: Tooling, _caller: Caller, _args: NoArgs) -> views.Hea
         findings=shaping.finding_rows(findings),
         coverage=facts.coverage_report(),
         deferred=facts.deferred(),
+        strangers=facts.strangers(),
+        journal=on.fleet.journal.trouble,
         actors=[f"{actor!r} depth {actor.depth}" for actor in on.fleet.actors],
     )
 

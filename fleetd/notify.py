@@ -30,6 +30,8 @@ def notify(state: str, environ: Mapping[str, str] | None = None) -> None:
     address = "\0" + where[1:] if where.startswith("@") else where
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+            # A manager that does not read must not stop the daemon.
+            out.setblocking(False)
             out.sendto(state.encode(), address)
     except OSError as exc:
         log.warning("service manager not told", extra={"fleet_state": state, "fleet_reason": str(exc)})

@@ -242,6 +242,10 @@ class Health(View, frozen=True, kw_only=True):
     coverage: list[str]
     #: Configuration keys whose new value waits for a restart.
     deferred: list[str]
+    #: Members' panes in the terminal server that no journal knows: they are left alone.
+    strangers: list[str]
+    #: Why the journal cannot be written, and so no new send is taken; empty while it can.
+    journal: str
     actors: list[str]
     notices: list[str] | UnsetType = UNSET
 

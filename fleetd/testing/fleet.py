@@ -235,6 +235,7 @@ class Fleet(trio.abc.Clock):
             lambda: report(self.config),
             lambda: str(self.config.health.coverage),
             list,
+            list,
         )
 
     # -- for handles ---------------------------------------------------------------------------------------------
