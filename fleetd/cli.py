@@ -22,6 +22,7 @@ from fleetd import __version__
 from fleetd.client import NoDaemon, Refusal, connect
 from fleetd.environment import OwnMember, refuse_own_member
 from fleetd.rundir import RuntimeDirError, check_runtime_dir, runtime_dir, socket_path
+from fleetd.toolverbs import TOOL_VERBS
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -34,70 +35,6 @@ END_S: Final = 30.0
 
 Arguments = argparse.Namespace
 Verb = Callable[[Arguments], int]
-
-
-class ToolVerb:
-    """A verb that is one tool: which arguments stand in place, and which are options."""
-
-    def __init__(
-        self,
-        tool: str,
-        *places: tuple[str, str],
-        options: Mapping[str, tuple[type, str]] | None = None,
-        flags: Mapping[str, str] | None = None,
-        help: str,
-    ) -> None:
-        self.tool = tool
-        #: Argument name in the tool, and how argparse counts it: ``""`` one, ``?`` optional, ``+`` several.
-        self.places = places
-        self.options = options or {}
-        self.flags = flags or {}
-        self.help = help
-
-
-TOOL_VERBS: Final[Mapping[str, ToolVerb]] = {
-    "list": ToolVerb("fleet_list", help="members, room, sends and questions"),
-    "profiles": ToolVerb("fleet_profiles", help="profiles, and which credentials are shut"),
-    "spawn": ToolVerb(
-        "fleet_spawn",
-        ("profile", "?"),
-        options={
-            "name": (str, "a name for the member"),
-            "cwd": (str, "the directory to work in (default: this one)"),
-            "prompt": (str, "the first prompt"),
-        },
-        flags={"worktree": "work in a fresh git worktree"},
-        help="start a member",
-    ),
-    "send": ToolVerb(
-        "fleet_send",
-        ("target", ""),
-        ("prompt", "+"),
-        options={
-            "waitSeconds": (float, "wait this long for the answer, at most 50"),
-            "timeoutSeconds": (int, "then the send ends timed_out"),
-        },
-        help="give a member a prompt (- reads it from standard input)",
-    ),
-    "wait": ToolVerb(
-        "fleet_wait",
-        ("tickets", "+"),
-        options={"waitSeconds": (float, "wait at most this long (default: until they end)")},
-        flags={"all": "wait for every one instead of the first"},
-        help="wait for sends to end",
-    ),
-    "collect": ToolVerb("fleet_collect", ("ticket", ""), options={"page": (int, "of a long answer")}, help="a result"),
-    "peek": ToolVerb(
-        "fleet_peek", ("target", ""), options={"lines": (int, "how many of the last lines")}, help="a member's screen"
-    ),
-    "answer": ToolVerb("fleet_answer", ("question", ""), ("text", "+"), help="answer a member's question"),
-    "interrupt": ToolVerb("fleet_interrupt", ("target", ""), help="stop a member's turn"),
-    "release": ToolVerb("fleet_release", ("target", ""), help="end a member"),
-    "explain": ToolVerb(
-        "fleet_explain", ("target", "?"), options={"ticket": (str, "a send instead")}, help="why, or what it shows now"
-    ),
-    "whoami": ToolVerb("fleet_whoami", help="who the daemon takes you for"),
-}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -143,24 +80,12 @@ def build_parser() -> argparse.ArgumentParser:
 
     for name, tool in TOOL_VERBS.items():
         added = verb(name, tool.help)
-        for place, count in tool.places:
-            if count:
-                added.add_argument(place, nargs=count, metavar=place.rstrip("s").upper())
-            else:
-                added.add_argument(place, metavar=place.upper())
-        for option, (kind, text) in tool.options.items():
-            added.add_argument(f"--{_dashed(option)}", dest=option, type=kind, help=text)
-        for flag, text in tool.flags.items():
-            added.add_argument(f"--{_dashed(flag)}", dest=flag, action="store_true", help=text)
+        tool.add_to(added)
     return parser
 
 
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone()
-
-
-def _dashed(name: str) -> str:
-    return "".join(f"-{ch.lower()}" if ch.isupper() else ch for ch in name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -197,7 +122,7 @@ def _say(reason: str, code: int) -> int:
 def run_tool(arguments: Arguments) -> int:
     """Call the verb's tool and print its result."""
     verb = TOOL_VERBS[arguments.verb]
-    params = _params(verb, arguments)
+    params = verb.params(arguments)
     result = trio.run(_call, _socket(arguments), verb.tool, params)
     if verb.tool == "fleet_wait" and arguments.waitSeconds is None:
         while not result["isError"] and not _waited(result["structured"], every=arguments.all):
@@ -207,17 +132,6 @@ def run_tool(arguments: Arguments) -> int:
 
 def _waited(structured: Mapping[str, Any], *, every: bool) -> bool:
     return not structured["running"] if every else bool(structured["ended"])
-
-
-def _params(verb: ToolVerb, arguments: Arguments) -> dict[str, Any]:
-    names = [*(place for place, _ in verb.places), *verb.options, *verb.flags]
-    params = {name: value for name in names if (value := getattr(arguments, name)) not in (None, False)}
-    for words in ("prompt", "text"):
-        if isinstance(params.get(words), list):
-            params[words] = sys.stdin.read() if params[words] == ["-"] else " ".join(params[words])
-    if verb.tool == "fleet_spawn":
-        params["cwd"] = str(Path(params.get("cwd", ".")).absolute())
-    return params
 
 
 async def _call(socket: Path, tool: str, params: Mapping[str, Any]) -> dict[str, Any]:

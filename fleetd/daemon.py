@@ -19,36 +19,32 @@ import trio
 
 from actors.actor import Refused, running
 from actors.clock import from_seconds, now_ns
-from actors.host import HostError, PaneHost, PaneRef, PaneSpec
+from actors.host import HostError, PaneHost, PaneRef
 from actors.journal import NotKept
-from actors.leads import Join, SetLeadPane
 from actors.panes import Quiet
-from actors.push import LeadPane
 from actors.roster import Members, ReleaseMember
 from actors.supervise import leaf
 from fleetd import __version__
 from fleetd.agents import ADAPTERS
-from fleetd.agents.adapter import Adapter
 from fleetd.bootclock import BootClock
-from fleetd.callers import Caller, Role
+from fleetd.callers import Caller
 from fleetd.captures import Redactor
 from fleetd.config import Config, ConfigError, HostName, find, read
 from fleetd.connection import Connection
 from fleetd.controls import Attachment, DaemonControls, Status
 from fleetd.coverage import by_profile, degraded, report
 from fleetd.door import Door
-from fleetd.environment import member_environment
 from fleetd.fleet import Fleet
 from fleetd.hosts.pty import PtyHost
 from fleetd.hosts.tmux import TmuxHost
 from fleetd.hosts.user_tmux import UserTmuxHost
+from fleetd.identity import Identities
 from fleetd.instructions import INSTRUCTIONS
-from fleetd.launching import HEIGHT, WIDTH, ProfileLaunching
+from fleetd.launching import ProfileLaunching
 from fleetd.lead_tools import Facts, Tooling
 from fleetd.leadpanes import LeadPanes
 from fleetd.logs import log_to
 from fleetd.notify import notify, watch_dog, watchdog_s
-from fleetd.peer import Peer, locate, session_key
 from fleetd.recovery import recover
 from fleetd.reload import ReloadPlan, plan
 from fleetd.rundir import (
@@ -61,7 +57,6 @@ from fleetd.rundir import (
     socket_path,
 )
 from fleetd.store import SqliteStore, StoreBroken
-from fleetd.strays import refuse_strays
 from fleetd.tools import Tools
 from fleetd.webhook import post
 
@@ -101,6 +96,7 @@ class Daemon:
         self.fleet = Fleet(config, hosts, self.launching, post, self.store)
         self.started_ns = now_ns()
         self.tools = Tools(Tooling(self.fleet, self._facts()))
+        self.who = Identities(self.fleet, host, directory)
         self.lead_panes = LeadPanes(self.fleet.leads, self.user_tmux)
         controls = DaemonControls(
             self.fleet,
@@ -114,15 +110,12 @@ class Daemon:
         self.door = Door(
             self.tools,
             controls,
-            self.identify,
+            self.who.identify,
             instructions=INSTRUCTIONS,
             on_client=self._client_known,
             on_gone=self._client_gone,
         )
         self._deferred: tuple[str, ...] = ()
-        #: Lead panes that fleetd itself opened: pid and start time to lead, and lead to pane.
-        self._lead_roots: dict[tuple[int, int], str] = {}
-        self._lead_panes_here: dict[str, PaneRef] = {}
         self._ending = trio.Event()
         self._kill_members = False
         #: Targets of panes that carry our tag and that no journal knows.
@@ -199,40 +192,13 @@ class Daemon:
 
     # -- who calls -----------------------------------------------------------------------------------------------
 
-    async def identify(self, peer: Peer) -> Caller:
-        """The caller behind a process: the member whose pane it runs in, else the lead of its terminal session."""
-        members = await self.fleet.roster.ask(Members(released=True))
-        panes = {member.identity.target: member.identity.pane for member in members}
-        roots = {(pane.pid, pane.started): target for target, pane in panes.items()}
-        cwd = _cwd(peer.pid)
-        if (target := locate(peer.ancestry, roots)) is not None:
-            return Caller(Role.MEMBER, target, cwd)
-        if (lead := locate(peer.ancestry, self._lead_roots)) is not None:
-            return Caller(Role.LEAD, lead, cwd)
-        refuse_strays(peer.ancestry, roots, str(self.directory))
-        return Caller(Role.LEAD, await self.fleet.leads.ask(Join(session_key(peer.ancestry))), cwd)
-
     def _client_known(self, connection: Connection, caller: Caller, client: str) -> None:
-        if connection.peer is not None and self._nursery is not None and caller.id not in self._lead_roots.values():
+        if connection.peer is not None and self._nursery is not None and self.who.lead_pane(caller.id) is None:
             self._nursery.start_soon(self.lead_panes.client_known, caller, connection.peer, client)
 
     def _client_gone(self, connection: Connection, caller: Caller) -> None:
         if connection.peer is not None:
             self.lead_panes.client_gone(caller, connection.peer)
-
-    async def open_lead(self, adapter: Adapter, cwd: str) -> tuple[str, PaneRef]:
-        """Start a lead's program in a pane of ours; it is nudged there, and its pane is its identity.
-
-        Raises:
-            OpenFailed: it could not be started.
-        """
-        env = member_environment(os.environ, {}, (), runtime_dir=str(self.directory))
-        pane = await self.host.open(PaneSpec("lead", adapter.command, env, cwd, WIDTH, HEIGHT))
-        lead = await self.fleet.leads.ask(Join(f"pane:{pane.pid}.{pane.started}"))
-        self._lead_roots[(pane.pid, pane.started)] = lead
-        self._lead_panes_here[lead] = pane
-        self.fleet.leads.tell(SetLeadPane(lead, LeadPane(pane, adapter.grammar, adapter.typing)))
-        return lead, pane
 
     # -- controls ------------------------------------------------------------------------------------------------
 
@@ -302,8 +268,8 @@ class Daemon:
         return self.host.attach_argv(pane) if isinstance(self.host, TmuxHost) else None
 
     def lead_pane(self, lead: str) -> PaneRef | None:
-        """The pane of a lead that fleetd itself has opened."""
-        return self._lead_panes_here.get(lead)
+        """See :class:`fleetd.controls.AttachHow`."""
+        return self.who.lead_pane(lead)
 
     async def stream(self, pane: PaneRef) -> Attachment:
         assert isinstance(self.host, PtyHost)
@@ -342,14 +308,6 @@ class Daemon:
             log.warning("%r depth %d last %s", actor, actor.depth, type(actor.last).__name__)
 
 
-def _cwd(pid: int) -> str:
-    """The caller's directory: what a spawn without ``cwd`` means. Empty where it cannot be read, or is no UTF-8."""
-    try:
-        return os.readlink(os.fsencode(f"/proc/{pid}/cwd")).decode()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def choose_host(wanted: HostName | None, directory: Path) -> TmuxHost | PtyHost:
     """The members' terminal: as configured, else tmux where it is installed, else the embedded one."""
     if wanted is HostName.TMUX or (wanted is None and shutil.which("tmux") is not None):
@@ -372,7 +330,7 @@ def main(chosen_dir: str | None, chosen_config: Path | None) -> int:
         return 1
     except BaseExceptionGroup as group:
         cause = leaf(group)
-        if isinstance(cause, HostError):
+        if isinstance(cause, HostError | StoreBroken | RuntimeDirError):
             print(f"fleetd: {cause}", file=sys.stderr)
             return 1
         log.critical("daemon crashed", exc_info=group)

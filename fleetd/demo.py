@@ -168,7 +168,7 @@ class _Story:
         self._say("all of it happened as told")
 
     async def _open(self) -> None:
-        lead, self._lead_pane = await self._daemon.open_lead(ADAPTERS["demo"], os.getcwd())
+        lead, self._lead_pane = await self._daemon.who.open_lead(ADAPTERS["demo"], os.getcwd())
         self._lead = Caller(Role.LEAD, lead, os.getcwd())
         for profile in ("demo-a", "demo-b"):
             await self._do("fleet_spawn", profile=profile)

@@ -28,6 +28,6 @@ async def running(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     directory = private_run(tmp_path)
     host = TmuxHost(directory) if request.param == "tmux" else PtyHost(directory)
     async with serving(tmp_path, CONFIG, host) as running:
-        lead, _ = await running.daemon.open_lead(ADAPTERS["demo"], str(tmp_path))
+        lead, _ = await running.daemon.who.open_lead(ADAPTERS["demo"], str(tmp_path))
         running.lead = Caller(Role.LEAD, lead, str(tmp_path))
         yield running
