@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from actors.actor import Tells
+from actors.actor import Tells, tell_if_alive
 from actors.host import HostError
 from actors.leads import SetLeadPane
 from actors.push import STILL_PATIENCE_S, LeadPane
@@ -82,7 +82,7 @@ class LeadPanes:
         """A connection has ended; the lead's pane goes with the one that brought it."""
         if self._bound.get(caller.id) == peer.pid:
             del self._bound[caller.id]
-            self._leads.tell(SetLeadPane(caller.id, None))
+            tell_if_alive(self._leads, SetLeadPane(caller.id, None))  # at the end the leads go first
 
 
 def _listens(pid: int) -> bool:
