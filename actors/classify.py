@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from actors.clock import NS_PER_S, to_seconds
-from actors.patterns import Pattern, Patterns
+from actors.patterns import Lines, Pattern, Patterns
 from actors.resets import resets_in
 from actors.screen import Frame, Reading, Retrying, Sent, State, collapse
 from actors.turn import Considered, Failure, Outcome, Source, Status, bounded, clean, spoken
@@ -93,9 +93,10 @@ def classify(
     if sent is not None and screen == sent.before.lines:
         considered.append(Considered("baseline", "the screen has not changed since the prompt"))
         return verdict(Kind.STALE)
+    lines = Lines(reading.ending, width)
     for kind, candidates in _failures(patterns) if not reading.finished else ():
         for pattern in candidates:
-            hit = pattern.find(reading.ending, width)
+            hit = pattern.find(lines)
             considered.append(Considered(f"{kind} {pattern.name}", "no match" if hit is None else "matched"))
             if hit is not None:
                 resets = _resets_in_ns((hit.line, *reading.ending), wall) if kind is Kind.EXHAUSTED else None

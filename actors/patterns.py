@@ -8,6 +8,7 @@ linear time, and refuses what it cannot do in it (lookaround, back-references) w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -18,6 +19,9 @@ from actors.screen import logical_lines
 #: The heuristic for profiles without an ``errorPattern``: it keeps an unedited configuration from showing a failed
 #: turn as a finished one, and it is known to hit prose. Start-up reports it as degraded coverage.
 LEGACY_ERROR_TEXT: Final = r"(?i)\bAPI Error\s*:"
+
+#: A pattern that asks for the ends of the whole text, or that turns flags off.
+_WHOLE: Final = re2.compile(r"\\[Az]|\(\?[a-zA-Z]*-")
 
 
 class BadPattern(ValueError):
@@ -31,6 +35,24 @@ class Hit(msgspec.Struct, frozen=True):
     pattern: str
     #: The line that matched, as the program drew it, joined with its continuations when only that matched.
     line: str
+
+
+class Lines:
+    """The lines that patterns are looked for in, prepared once for all of them.
+
+    Args:
+        lines: as the program drew them.
+        width: columns of the pane, to join what the program wrapped.
+    """
+
+    def __init__(self, lines: Sequence[str], width: int) -> None:
+        self.pairs = logical_lines(lines, width)
+        self.text = "\n".join(lines)
+
+    @cached_property
+    def joined(self) -> str:
+        """The lines that go on in others, each with its continuations."""
+        return "\n".join(joined for raw, joined in self.pairs if joined is not raw)
 
 
 class Pattern:
@@ -55,6 +77,9 @@ class Pattern:
             raise BadPattern(f"{detail} (patterns use RE2: no lookaround, no back-references)") from None
         if self._compiled.search(""):
             raise BadPattern("it matches the empty line, so every turn would match")
+        #: Matches a text of many lines wherever the pattern matches one of them, and perhaps more; ``None`` where
+        #: that cannot be had: the pattern asks for the text's own ends.
+        self._any_line = None if _WHOLE.search(text) else re2.compile(f"(?m){text}", options)
         self.text = text
         self.name = name
 
@@ -71,19 +96,22 @@ class Pattern:
         """Whether the pattern matches anywhere in one line."""
         return self._compiled.search(line) is not None
 
-    def find(self, lines: Sequence[str], width: int) -> Hit | None:
+    def find(self, lines: Lines) -> Hit | None:
         """The first line that matches: raw, joined with its continuations, or as part of the text as a whole."""
-        pairs = logical_lines(lines, width)
-        for raw, joined in pairs:
-            if self.matches(raw):
-                return Hit(self.name, raw)
-            if joined is not raw and self.matches(joined):
-                return Hit(self.name, joined)
-        text = "\n".join(lines)
-        found = self._compiled.search(text)
+        if self._may_match(lines.text) or self._may_match(lines.joined):
+            for raw, joined in lines.pairs:
+                if self.matches(raw):
+                    return Hit(self.name, raw)
+                if joined is not raw and self.matches(joined):
+                    return Hit(self.name, joined)
+        found = self._compiled.search(lines.text)
         if found is None:
             return None
-        return Hit(self.name, text[found.start() : found.end()].replace("\n", " ")[:400])
+        return Hit(self.name, lines.text[found.start() : found.end()].replace("\n", " ")[:400])
+
+    def _may_match(self, text: str) -> bool:
+        """Whether a line of the text may match: one look at all of them instead of one at each."""
+        return self._any_line is None or self._any_line.search(text) is not None
 
 
 LEGACY_ERROR: Final = Pattern(LEGACY_ERROR_TEXT, "legacy")

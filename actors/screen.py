@@ -152,6 +152,8 @@ def blank_rows(text: str) -> int:
 
 def columns(text: str) -> int:
     """Terminal columns that a line takes: wide characters count two, combining ones none."""
+    if text.isascii():
+        return len(text)
     return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
 
 
@@ -180,7 +182,7 @@ def logical_lines(lines: Sequence[str], width: int) -> list[tuple[str, str]]:
             continue
         joined, last = head, head
         for line in lines[start + 1 : start + 12]:
-            word = line.split(maxsplit=1)[0] if line.strip() else ""
+            word = next(iter(line.split(maxsplit=1)), "")
             if not word:
                 break
             wrapped = columns(last) + 1 + columns(word) > width
