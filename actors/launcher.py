@@ -7,30 +7,37 @@ the second finds it taken. A launch that fails gives its place back.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import outcome
 
-from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
-from actors.clock import ceil_seconds
-from actors.gate import GateCheck, GateRead, cooling_text, exhausted_text
-from actors.host import OpenFailed, PaneRef
-from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded
+from actors.actor import LATER, Actor, Ask, Message, Tells
+from actors.gate import GateCheck, GateRead
+from actors.host import OpenFailed
+from actors.journal import Forgetful, Journaling, NotRecorded, Recorded
 from actors.leads import Owns
 from actors.member import Identity
 from actors.panes import ClosePane, PaneClosed
-from actors.placement import Cause, Exclusion, Load, PolicyName, choose, exclusion
+from actors.placement import Load, PolicyName, choose, exclusion
 from actors.resolver import Resolver, Resumed, Setup
-from actors.roster import MemberUp, ResolverDown, SlotFreed, StateLeft
+from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.row import StateLeft
 from actors.screen import Frame, Reading, Sent, State
+from actors.spawning import (
+    NAME,
+    TARGET,
+    Launched,
+    Launching,
+    MemberRecord,
+    Order,
+    ProfileRoom,
+    Spawned,
+    SpawnRefused,
+    no_candidate,
+    refused,
+)
 from actors.supervise import isolate
-
-NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-#: What a target looks like. No name may: a target that is given later would be taken for it.
-TARGET: Final = re.compile(r"m-[0-9]+")
 
 
 class _Unseen:
@@ -41,103 +48,6 @@ class _Unseen:
 
 
 NOTHING: Final = Setup(_Unseen())
-
-
-class ProfileRoom(msgspec.Struct, frozen=True):
-    """What the launcher knows of a profile."""
-
-    name: str
-    credential: str
-    capacity: int
-    #: What :class:`Launching` starts it by. It goes with the order, so that a member is started by the configuration
-    #: that it was judged and stamped by, whatever a reload has brought since.
-    recipe: object = None
-
-
-class Order(msgspec.Struct, frozen=True):
-    """A launch that has its place."""
-
-    target: str
-    name: str
-    profile: str
-    lead: str
-    #: The directory to work in; empty for the daemon's own.
-    cwd: str
-    #: Work in a fresh git worktree of ``cwd``.
-    worktree: bool
-    #: The profile's; see :class:`ProfileRoom`.
-    recipe: object
-
-
-class Launched(msgspec.Struct, frozen=True):
-    """The process runs."""
-
-    pane: PaneRef
-    setup: Setup
-    cwd: str
-    #: Runs beside the member's resolver, to which it tells what the program records of its turns; it is cancelled when
-    #: the member ends.
-    watch: Callable[[Tells], Awaitable[None]] | None = None
-    #: Removes what was made for the member; called when it has ended.
-    tidy: Callable[[], None] | None = None
-    #: What :meth:`Launching.adopt` needs to find all this again; no secret is in it.
-    record: bytes = b""
-
-
-class Launching(Protocol):
-    """What starts processes: the agent's adapter and the pane host behind one call."""
-
-    async def launch(self, order: Order) -> Launched:
-        """Start the order's program.
-
-        Raises:
-            OpenFailed: it could not be started; nothing is left behind.
-        """
-        ...
-
-    async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
-        """Take over a member that an earlier daemon launched, by what that one recorded.
-
-        Raises:
-            PaneGone: its pane is gone; the message says what became of it.
-        """
-        ...
-
-    async def discard(self, identity: Identity, record: bytes) -> None:
-        """End what is left of a member that had been released when the earlier daemon ended."""
-        ...
-
-
-class SpawnRefused(Refused):
-    """A spawn that started no process."""
-
-    def __init__(self, error: str, message: str, **data: object) -> None:
-        super().__init__(message)
-        self.error = error
-        self._data = data
-
-    def data(self) -> dict[str, object]:
-        return {"error": self.error, **self._data, "message": str(self)}
-
-
-class Spawned(msgspec.Struct, frozen=True):
-    target: str
-    name: str
-    profile: str
-    credential: str
-    cwd: str
-
-
-class MemberRecord(msgspec.Struct, frozen=True):
-    """A member as the journal keeps it until its pane is closed."""
-
-    identity: Identity
-    cwd: str
-    #: The launching's own; see :attr:`Launched.record`.
-    record: bytes
-
-    def entry(self) -> Entry:
-        return Entry("member", self.identity.target, msgspec.json.encode(self))
 
 
 # -- what the launcher takes ----------------------------------------------------------------------------------------
@@ -346,50 +256,14 @@ class Launcher(Actor):
         usable = [load for load in loads if out[load.profile] is None]
         if spawn.profile is None:
             if not usable:
-                raise self._no_candidate(loads, out, read.at_ns)
+                raise no_candidate(loads, out, read.at_ns)
             return choose(self._policy, usable, tuple(self._profiles), self._last)
         load = next((load for load in loads if load.profile == spawn.profile), None)
         if load is None:
             raise SpawnRefused("unknown_profile", f"profile {spawn.profile} has just been removed by a reload")
         if (why := out[load.profile]) is not None:
-            raise self._refused(load, why, [other.profile for other in usable], read.at_ns)
+            raise refused(load, why, [other.profile for other in usable], read.at_ns)
         return load
-
-    def _refused(self, load: Load, why: Exclusion, alternatives: list[str], now_ns: int) -> SpawnRefused:
-        message = f"profile {load.profile} refused: {self._why(load, why, now_ns)}"
-        data: dict[str, object] = {"profile": load.profile, "credentialId": load.credential}
-        if why.until_ns is not None:
-            data["retryAfterSeconds"] = ceil_seconds(why.until_ns - now_ns)
-        return SpawnRefused(str(why.cause), message, **data, alternatives=alternatives)
-
-    def _no_candidate(self, loads: list[Load], out: Mapping[str, Exclusion | None], now_ns: int) -> SpawnRefused:
-        candidates: list[dict[str, object]] = []
-        sentences: list[str] = []
-        waits: list[int] = []
-        for load in loads:
-            why = out[load.profile]
-            assert why is not None
-            row: dict[str, object] = {"profile": load.profile, "cause": str(why.cause)}
-            if why.until_ns is not None:
-                row["credentialId"] = load.credential
-                row["retryAfterSeconds"] = ceil_seconds(why.until_ns - now_ns)
-                waits.append(ceil_seconds(why.until_ns - now_ns))
-            candidates.append(row)
-            sentences.append(f"{load.profile}: {self._why(load, why, now_ns)}")
-        data: dict[str, object] = {"candidates": candidates}
-        if waits:
-            data["retryAfterSeconds"] = min(waits)
-        return SpawnRefused("no_candidate", "no profile takes a spawn now: " + "; ".join(sentences), **data)
-
-    @staticmethod
-    def _why(load: Load, why: Exclusion, now_ns: int) -> str:
-        match why.cause:
-            case Cause.EXHAUSTED:
-                return exhausted_text(load.credential, why.until_ns or now_ns, now_ns)
-            case Cause.COOLING:
-                return cooling_text(load.credential, why.until_ns or now_ns, now_ns)
-            case Cause.FULL:
-                return f"all {load.capacity} of its places are taken: release a member or raise its capacity"
 
     def _load(self, profile: ProfileRoom) -> Load:
         taken = sum(1 for place in self._places.values() if place.profile == profile.name)

@@ -20,6 +20,7 @@ from actors.member import SendsLost
 from actors.nudge import EndedTicket, LateAnswer
 from actors.resolver import Deliver
 from actors.roster import Route
+from actors.ticket import Ticket, TicketView
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 
 #: Sends that have not ended yet, of all leads.
@@ -34,23 +35,6 @@ class MailFull(Refused):
 
 class UnknownTicket(Refused):
     error = "unknown_ticket"
-
-
-class TicketView(msgspec.Struct, frozen=True):
-    """A ticket as an edge sees it."""
-
-    id: str
-    lead: str
-    target: str
-    phase: Phase
-    #: For ``held``: the end of the cool-off, in nanoseconds.
-    until_ns: int
-    opened_ns: int
-    #: ``None`` while the send has not ended.
-    outcome: Outcome | None
-    collected: bool
-    #: What the member answered after the send had ended, where it did.
-    late_reply: str | None
 
 
 # -- what mail takes ------------------------------------------------------------------------------------------------
@@ -104,37 +88,6 @@ class _Ended(Message, frozen=True):
     outcome: Outcome
 
 
-class _Ticket(msgspec.Struct):
-    id: str
-    lead: str
-    target: str
-    opened_ns: int
-    timeout_ns: int
-    #: What to type; empty once it has ended.
-    prompt: str
-    phase: Phase = Phase.QUEUED
-    until_ns: int = 0
-    outcome: Outcome | None = None
-    collected: bool = False
-    late_reply: str | None = None
-
-    def entry(self) -> Entry:
-        return Entry("ticket", self.id, msgspec.json.encode(self))
-
-    def view(self) -> TicketView:
-        return TicketView(
-            self.id,
-            self.lead,
-            self.target,
-            self.phase,
-            self.until_ns,
-            self.opened_ns,
-            self.outcome,
-            self.collected,
-            self.late_reply,
-        )
-
-
 class Mail(Actor):
     """Owns the tickets, and who waits for them."""
 
@@ -143,7 +96,7 @@ class Mail(Actor):
         self._roster = roster
         self._leads = leads
         self._journal = journal or Forgetful()
-        self._tickets: dict[str, _Ticket] = {}
+        self._tickets: dict[str, Ticket] = {}
         self._awaiting: list[Await] = []
         self._ticket_count = 0
 
@@ -204,7 +157,7 @@ class Mail(Actor):
             case _:
                 raise self.unknown(then)
 
-    def _note(self, ticket: _Ticket) -> None:
+    def _note(self, ticket: Ticket) -> None:
         self._journal.note(ticket.entry(), Entry("turn", ticket.id, None))
 
     # -- tickets -------------------------------------------------------------------------------------------------
@@ -214,7 +167,7 @@ class Mail(Actor):
             raise MailFull(f"{OPEN_TICKETS} sends have not ended, the most that may: wait for one to end")
         self._make_room()
         self._ticket_count += 1
-        ticket = _Ticket(
+        ticket = Ticket(
             f"t-{self._ticket_count}", send.lead, send.target, self.now(), send.timeout_ns, prompt=send.prompt
         )
         self._tickets[ticket.id] = ticket
@@ -251,7 +204,7 @@ class Mail(Actor):
         if not self._answer_waiting(ticket):
             self._leads.tell(Notify(ticket.lead, EndedTicket(ticket.id, ticket.target, outcome.status)))
 
-    def _answer_waiting(self, ticket: _Ticket) -> bool:
+    def _answer_waiting(self, ticket: Ticket) -> bool:
         """Answer who waits for this ticket; say whether somebody who waits has heard of it."""
         heard = False
         still: list[Await] = []
@@ -311,7 +264,7 @@ class Mail(Actor):
             return tuple(self._find(name).view() for name in ids)
         return tuple(ticket.view() for ticket in self._tickets.values() if not ticket.collected)
 
-    def _find(self, name: str) -> _Ticket:
+    def _find(self, name: str) -> Ticket:
         ticket = self._tickets.get(name)
         if ticket is None:
             raise UnknownTicket(f"no ticket is called {name}: it never existed, or was collected long ago")
@@ -334,7 +287,7 @@ class Mail(Actor):
     # -- after a restart -----------------------------------------------------------------------------------------
 
     def _restore(self, records: Records, resumed: frozenset[str], lost: Mapping[str, str]) -> None:
-        tickets = [msgspec.json.decode(body, type=_Ticket) for body in records.get("ticket", {}).values()]
+        tickets = [msgspec.json.decode(body, type=Ticket) for body in records.get("ticket", {}).values()]
         for ticket in sorted(tickets, key=lambda ticket: count_of(ticket.id)):
             self._tickets[ticket.id] = ticket
             self._ticket_count = max(self._ticket_count, count_of(ticket.id))

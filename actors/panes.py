@@ -12,15 +12,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
 from functools import partial
 from typing import Final
 
 import outcome
 import trio
-from trio_util import periodic
 
-from actors.actor import LATER, Actor, ActorDead, Ask, Message, Refused, Tells, Unanswered, tell_if_alive
+from actors.actor import LATER, Actor, Ask, Message, Refused, Tells, tell_if_alive
 from actors.host import HostError, PaneEnded, PaneHost, PaneRef
 from actors.inject import Injection, NotTyped, Typed, Typing
 from actors.journal import NotKept
@@ -28,8 +26,6 @@ from actors.screen import Frame, Grammar, Sent
 
 log = logging.getLogger("fleetd.panes")
 
-#: Between two captures of a member with an open turn, in seconds.
-POLL_S: Final = 0.25
 #: Endings kept for panes that nobody has bound yet: a program can die before its member is known.
 UNCLAIMED: Final = 256
 
@@ -55,7 +51,7 @@ class Unbind(Message, frozen=True):
 
 
 class Watch(Message, frozen=True):
-    """Capture this pane each :data:`POLL_S` and ask ``observer`` with :class:`Observed`, until :class:`Unwatch`."""
+    """Capture this pane again and again and ask ``observer`` with :class:`Observed`, until :class:`Unwatch`."""
 
     pane: PaneRef
     observer: Actor
@@ -361,38 +357,3 @@ class Panes(Actor):
         self._unclaimed[ended.pane] = ended
         while len(self._unclaimed) > UNCLAIMED:
             self._unclaimed.pop(next(iter(self._unclaimed)))
-
-
-async def watch(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
-    """Capture the watched panes for ever, all of one host in one go, each :data:`POLL_S`."""
-    async with aclosing(periodic(POLL_S)) as ticks:
-        async for _ in ticks:
-            await _look_once(panes, hosts)
-
-
-async def _look_once(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
-    watched = await panes.ask(Watched())
-    by_host: dict[str, list[PaneRef]] = {}
-    for pane in watched:
-        by_host.setdefault(pane.host, []).append(pane)
-    for name, refs in by_host.items():
-        try:
-            frames = await hosts[name].capture(refs)
-        except HostError as broken:
-            # No answer from a terminal says nothing about the members in it.
-            log.warning("capture failed", extra={"fleet_host": name, "fleet_reason": str(broken)})
-            continue
-        for pane, frame in frames.items():
-            try:
-                await watched[pane].ask(Observed(frame))
-            except (ActorDead, Unanswered) as gone:
-                log.debug("frame not taken", extra={"fleet_pane": pane.id, "fleet_reason": str(gone)})
-
-
-async def follow(
-    panes: Panes, host: PaneHost, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Tell the pane actor of each process that ends in one host, for ever."""
-    task_status.started()
-    async for ended in host.endings():
-        panes.tell(HostSaw(ended))

@@ -36,7 +36,8 @@ from actors.panes import ClosePane, PaneClosed, Unbind
 from actors.quarantine import ExhaustionSeen
 from actors.questions import PutQuestion
 from actors.resolver import Deliver, Release, Resolver
-from actors.turn import Failure, LateReply, Outcome, Progress, Status, TurnEnded, clean
+from actors.row import MemberView, Row, StateLeft, state_entry
+from actors.turn import LateReply, Outcome, Progress, Status, TurnEnded, clean
 
 #: Released members that are remembered, so that a late message about one is not taken for an unknown target.
 TOMBSTONES: Final = 256
@@ -46,34 +47,6 @@ class UnknownMember(Refused):
     """No member has that target."""
 
     error = "unknown_member"
-
-
-class MemberView(msgspec.Struct, frozen=True):
-    """One row of the roster."""
-
-    identity: Identity
-    state: MemberState
-    #: Why, where there is a reason; empty otherwise.
-    reason: str
-    #: When the state was entered, in nanoseconds.
-    since_ns: int
-    resolver: Resolver
-    #: The program only retries by itself.
-    retry: RetryNoted | None = None
-    #: What a failed turn failed of, where that is known and no matter of the credential.
-    failure: Failure | None = None
-
-    @property
-    def terminal(self) -> bool:
-        return self.state in TERMINAL
-
-
-class StateLeft(msgspec.Struct, frozen=True):
-    """A member's state as the journal keeps it."""
-
-    state: MemberState
-    reason: str = ""
-    failure: Failure | None = None
 
 
 class MemberUp(Message, frozen=True):
@@ -128,22 +101,6 @@ class _Released(Message, frozen=True):
     target: str
 
 
-class _Member(msgspec.Struct):
-    identity: Identity
-    resolver: Resolver
-    since_ns: int
-    state: MemberState = MemberState.STARTING
-    reason: str = ""
-    dialogs: int = 0
-    retry: RetryNoted | None = None
-    failure: Failure | None = None
-
-    def view(self) -> MemberView:
-        return MemberView(
-            self.identity, self.state, self.reason, self.since_ns, self.resolver, self.retry, self.failure
-        )
-
-
 class Roster(Actor):
     """Owns the members; see the module's essay for the order in which a failure travels on."""
 
@@ -164,8 +121,8 @@ class Roster(Actor):
         self._policy, self._quarantine = policy, quarantine
         self._leads, self._mail, self._questions = leads, mail, questions
         self._launcher, self._panes = launcher, panes
-        self._members: dict[str, _Member] = {}
-        self._tombs: dict[str, _Member] = {}
+        self._members: dict[str, Row] = {}
+        self._tombs: dict[str, Row] = {}
         #: Released members whose panes are still open: their places are taken until then.
         self._closing: dict[PaneRef, str] = {}
 
@@ -178,7 +135,7 @@ class Roster(Actor):
     def handle(self, message: Message) -> object:
         match message:
             case MemberUp(identity=identity, resolver=resolver, left=left):
-                member = self._members[identity.target] = _Member(identity, resolver, self.now())
+                member = self._members[identity.target] = Row(identity, resolver, self.now())
                 if left is not None:
                     member.state, member.reason, member.failure = left.state, left.reason, left.failure
                     self._keep(member)
@@ -209,7 +166,7 @@ class Roster(Actor):
                 return target
             case NotRecorded(then=_Released(ask=ask, target=target)):
                 # It is released all the same; the disk is told again when it takes something.
-                self._journal.note(_entry(target, StateLeft(MemberState.RELEASED)))
+                self._journal.note(state_entry(target, StateLeft(MemberState.RELEASED)))
                 ask.reply.answer(target)
             case PaneClosed(pane=pane):
                 self._panes.tell(Unbind(pane))
@@ -251,7 +208,7 @@ class Roster(Actor):
             self._enter(member, after, event)
         return True
 
-    def _enter(self, member: _Member, state: MemberState, event: MemberEvent) -> None:
+    def _enter(self, member: Row, state: MemberState, event: MemberEvent) -> None:
         identity, before = member.identity, member.state
         member.state, member.since_ns = state, self.now()
         member.reason = getattr(event, "reason", "")
@@ -268,9 +225,9 @@ class Roster(Actor):
         if state is MemberState.LOST:
             self._launcher.tell(SlotFreed(identity.target))
 
-    def _keep(self, member: _Member) -> None:
+    def _keep(self, member: Row) -> None:
         left = StateLeft(member.state, member.reason, member.failure)
-        self._journal.note(_entry(member.identity.target, left))
+        self._journal.note(state_entry(member.identity.target, left))
 
     def _forget(self, target: str) -> None:
         self._journal.note(Entry("member", target, None), Entry("state", target, None))
@@ -333,7 +290,7 @@ class Roster(Actor):
     def _refuse(self, target: str, deliver: Deliver, why: str) -> None:
         self._mail.tell(TurnEnded(target, deliver.ticket, Outcome(Status.REFUSED, reason=why), self.now()))
 
-    def _find(self, target: str) -> _Member:
+    def _find(self, target: str) -> Row:
         if (member := self._members.get(target)) is not None:
             return member
         # A lost member has given its name back, so another may have taken it since.
@@ -343,7 +300,7 @@ class Roster(Actor):
         known = ", ".join(self._members) or "none"
         raise UnknownMember(f"no member is called {target}; there are: {known}")
 
-    def _release(self, ask: ReleaseMember, member: _Member) -> object:
+    def _release(self, ask: ReleaseMember, member: Row) -> object:
         target = member.identity.target
         self.apply(Released(target))
         self._tombs[target] = self._members.pop(target)
@@ -352,8 +309,4 @@ class Roster(Actor):
         self._closing[member.identity.pane] = target
         tell_if_alive(member.resolver, Release())
         self._panes.tell(ClosePane(member.identity.pane, self))
-        return self._journal.record(self, _Released(ask, target), _entry(target, StateLeft(MemberState.RELEASED)))
-
-
-def _entry(target: str, left: StateLeft) -> Entry:
-    return Entry("state", target, msgspec.json.encode(left))
+        return self._journal.record(self, _Released(ask, target), state_entry(target, StateLeft(MemberState.RELEASED)))

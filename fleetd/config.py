@@ -25,10 +25,10 @@ import msgspec
 
 from actors.clock import NS_PER_MS, NS_PER_S, from_seconds
 from actors.health import HealthSettings
-from actors.launcher import ProfileRoom
 from actors.outage import OutageSettings
 from actors.placement import PolicyName
 from actors.push import PushSettings
+from actors.spawning import ProfileRoom
 from fleetd.profiles import Profile, Shipped, profiles
 from fleetd.yamlfile import MAX_BYTES, Node, YamlError, parse
 from fleetd.yamlvalues import Key, boolean, choice, fill, integer, seconds, string, values

@@ -150,9 +150,8 @@ class Daemon:
     async def _recover(self) -> None:
         """Take over what an earlier daemon left. Panes with our tag that it did not write down are left alone."""
         entries = self.store.load()
-        strangers = await self.host.strangers()
-        adopted = await recover(self.fleet, entries, self.launching, strangers)
-        self._strangers = tuple(target for target in strangers if target not in adopted.members)
+        adopted = await recover(self.fleet, entries, self.launching, await self.host.strangers())
+        self._strangers = await self.host.strangers()
         if entries:
             log.info(
                 "recovered",

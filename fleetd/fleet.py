@@ -15,14 +15,16 @@ from actors.actor import Actor, ActorDead, Address, Ask
 from actors.health import Health, Sample, SetHealth
 from actors.host import PaneHost
 from actors.journal import Journal, Store
-from actors.launcher import Configure, Launcher, Launching
+from actors.launcher import Configure, Launcher
 from actors.leads import Leads, SetPushAll
 from actors.mail import Mail
 from actors.outage import OutagePolicy, Retune
-from actors.panes import Panes, follow, watch
+from actors.panes import Panes
 from actors.quarantine import Quarantine, SetCooldown
 from actors.questions import Questions
 from actors.roster import Find, Members, Roster, UnknownMember
+from actors.spawning import Launching
+from actors.watching import follow, watch
 from fleetd.config import Config
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ import trio
 from actors.actor import Tells
 from actors.host import HostError, OpenFailed, PaneGone, PaneHost, PaneRef, PaneSpec
 from actors.inject import Typing
-from actors.launcher import Launched, Order
 from actors.member import Identity
 from actors.resolver import Setup
 from actors.screen import Grammar
+from actors.spawning import Launched, Order
 from fleetd import hook
 from fleetd.agents import ADAPTERS
 from fleetd.agents.adapter import LaunchContext, LaunchPlan, Watch, with_shipped
@@ -60,7 +60,7 @@ def _program(profile: Profile) -> tuple[Grammar, Typing, tuple[str, ...]]:
 
 
 class ProfileLaunching:
-    """Launches members of profiles; see :class:`actors.launcher.Launching`.
+    """Launches members of profiles; see :class:`actors.spawning.Launching`.
 
     Args:
         host: opens the panes.
@@ -110,7 +110,7 @@ class ProfileLaunching:
         )
 
     async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
-        """See :meth:`actors.launcher.Launching.adopt`."""
+        """See :meth:`actors.spawning.Launching.adopt`."""
         snapshot = msgspec.json.decode(record, type=Snapshot)
         directory = Path(snapshot.directory)
         try:
@@ -129,7 +129,7 @@ class ProfileLaunching:
         )
 
     async def discard(self, identity: Identity, record: bytes) -> None:
-        """See :meth:`actors.launcher.Launching.discard`."""
+        """See :meth:`actors.spawning.Launching.discard`."""
         remove(Path(msgspec.json.decode(record, type=Snapshot).directory))
         try:
             await self._host.close(identity.pane)

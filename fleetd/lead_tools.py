@@ -14,7 +14,7 @@ from actors.classify import word
 from actors.clock import from_seconds, now_ns
 from actors.health import Findings
 from actors.launcher import Room, Spawn
-from actors.mail import Await, Collect, OpenTicket, Tickets, TicketView
+from actors.mail import Await, Collect, OpenTicket, Tickets
 from actors.outage import Cooling
 from actors.panes import Look
 from actors.quarantine import Quarantined
@@ -22,6 +22,7 @@ from actors.questions import ListQuestions, PutAnswer
 from actors.resets import local_now, moment
 from actors.resolver import Examine, Interrupt
 from actors.roster import Find, Members, ReleaseMember
+from actors.ticket import TicketView
 from actors.turn import spoken
 from fleetd import shaping, views
 from fleetd.callers import Caller

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from actors.adoption import Adopted, adopt
 from actors.journal import Entry, by_kind
-from actors.launcher import Launching
 from actors.leads import RestoreLeads
 from actors.mail import Restore
 from actors.questions import RestoreQuestions
+from actors.spawning import Launching
 from fleetd.fleet import Fleet
 
 

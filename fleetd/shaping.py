@@ -8,11 +8,11 @@ from msgspec import UNSET, UnsetType
 
 from actors.clock import NS_PER_S, ceil_seconds, floor_seconds
 from actors.health import Finding
-from actors.mail import TicketView
 from actors.placement import Load
 from actors.questions import QuestionView
-from actors.roster import MemberView
+from actors.row import MemberView
 from actors.screen import collapse
+from actors.ticket import TicketView
 from actors.turn import Phase, Status, clean, spoken
 from fleetd import views
 

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.health import Coverage, HealthSettings
-from actors.launcher import ProfileRoom
 from actors.outage import OutageSettings
 from actors.patterns import LEGACY_ERROR, Pattern, Patterns
 from actors.placement import PolicyName
 from actors.push import PushSettings
+from actors.spawning import ProfileRoom
 from fleetd.agents import ADAPTERS
 from fleetd.config import Config, ConfigError, HostName, find, load, read
 from fleetd.profiles import Profile

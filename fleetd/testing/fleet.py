@@ -18,11 +18,11 @@ from trio.testing import MockClock
 
 from actors.actor import observer
 from actors.host import PaneRef, PaneSpec
-from actors.launcher import Launched, Order
 from actors.leads import Join, SetLeadPane
 from actors.member import Identity
 from actors.push import LeadPane
 from actors.roster import Find, Members
+from actors.spawning import Launched, Order
 from fleetd.agents import ADAPTERS
 from fleetd.callers import Caller, Role
 from fleetd.config import Config, load
@@ -195,7 +195,7 @@ class Fleet(trio.abc.Clock):
         return ScriptedAgent() if self._agents.get(pane.spec.target) == "demo" else Typewriter()
 
     async def launch(self, order: Order) -> Launched:
-        """See :class:`actors.launcher.Launching`."""
+        """See :class:`actors.spawning.Launching`."""
         self.launches.append(order)
         profile = order.recipe
         assert isinstance(profile, Profile)
@@ -205,13 +205,13 @@ class Fleet(trio.abc.Clock):
         return Launched(pane, setup_of(profile), order.cwd or "/", record=taken(profile, ""))
 
     async def adopt(self, identity: Identity, cwd: str, record: bytes) -> Launched:
-        """See :class:`actors.launcher.Launching`."""
+        """See :class:`actors.spawning.Launching`."""
         await self.host.adopt(identity.pane, identity.target)
         snapshot = msgspec.json.decode(record, type=Snapshot)
         return Launched(identity.pane, setup_of(profile_of(snapshot)), cwd, record=record)
 
     async def discard(self, identity: Identity, record: bytes) -> None:
-        """See :class:`actors.launcher.Launching`."""
+        """See :class:`actors.spawning.Launching`."""
         await self.host.close(identity.pane)
 
     async def control(self, caller: Caller, method: str, params: Mapping[str, Any], connection: Connection) -> object:

@@ -8,21 +8,12 @@ import trio
 from actors.clock import NS_PER_S
 from actors.gate import GateCheck, GateRead
 from actors.host import OpenFailed, PaneRef
-from actors.launcher import (
-    Configure,
-    Launched,
-    Launcher,
-    Order,
-    ProfileRoom,
-    Room,
-    Spawn,
-    Spawned,
-    SpawnRefused,
-)
+from actors.launcher import Configure, Launcher, Room, Spawn
 from actors.leads import Owns
 from actors.placement import Cause, Exclusion, Load, PolicyName, choose, exclusion
 from actors.resolver import Setup
 from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.spawning import Launched, Order, ProfileRoom, Spawned, SpawnRefused
 from tests.actors.recorders import Recorder, TableGrammar
 
 S = NS_PER_S

@@ -11,21 +11,11 @@ import trio
 import actors.mail as mail_module
 from actors.actor import Ask, Message
 from actors.leads import Notify, Settled
-from actors.mail import (
-    KEPT_TICKETS,
-    OPEN_TICKETS,
-    Await,
-    Collect,
-    Mail,
-    MailFull,
-    OpenTicket,
-    Tickets,
-    TicketView,
-    UnknownTicket,
-)
+from actors.mail import KEPT_TICKETS, OPEN_TICKETS, Await, Collect, Mail, MailFull, OpenTicket, Tickets, UnknownTicket
 from actors.member import SendsLost
 from actors.nudge import EndedTicket, LateAnswer
 from actors.roster import Route
+from actors.ticket import TicketView
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Recorder
 

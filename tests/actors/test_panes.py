@@ -28,10 +28,9 @@ from actors.panes import (
     Unbind,
     Unwatch,
     Watch,
-    follow,
-    watch,
 )
 from actors.screen import Frame, Reading, Sent
+from actors.watching import follow, watch
 from fleetd.agents import ADAPTERS
 from fleetd.hosts.memory import MemoryHost, MemoryPane, Pasted, ScriptedAgent
 from tests.actors.recorders import Recorder

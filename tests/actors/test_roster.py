@@ -36,18 +36,8 @@ from actors.panes import ClosePane, PaneClosed
 from actors.quarantine import ExhaustionSeen
 from actors.questions import PutQuestion
 from actors.resolver import Deliver, Release, Resolver, Setup
-from actors.roster import (
-    Find,
-    Members,
-    MemberUp,
-    MemberView,
-    ReleaseMember,
-    ResolverDown,
-    Roster,
-    Route,
-    SlotFreed,
-    UnknownMember,
-)
+from actors.roster import Find, Members, MemberUp, ReleaseMember, ResolverDown, Roster, Route, SlotFreed, UnknownMember
+from actors.row import MemberView
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Clock, Recorder, TableGrammar, driven
 

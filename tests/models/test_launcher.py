@@ -18,11 +18,12 @@ from actors.actor import Message
 from actors.clock import NS_PER_S
 from actors.gate import GateCheck, GateRead
 from actors.host import OpenFailed, PaneRef
-from actors.launcher import Configure, Launched, Launcher, Order, ProfileRoom, Room, Spawn, SpawnRefused
+from actors.launcher import Configure, Launcher, Room, Spawn
 from actors.leads import Owns
 from actors.placement import PolicyName
 from actors.resolver import Setup
 from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.spawning import Launched, Order, ProfileRoom, SpawnRefused
 from tests.actors.recorders import Clock, Recorder, TableGrammar
 from tests.models.asks import answer, answered, refused
 from tests.models.effort import modest

@@ -16,7 +16,7 @@ import trio
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from actors.panes import POLL_S
+from actors.watching import POLL_S
 from fleetd.testing import Fleet, Member, Ticket, no_descriptors
 from fleetd.testing.schedule import run_scheduled
 

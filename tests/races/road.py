@@ -12,7 +12,7 @@ from actors.clock import NS_PER_S
 from actors.gate import GateCheck, GateRead
 from actors.host import PaneRef
 from actors.inject import Typed
-from actors.launcher import Configure, Launched, Launcher, Order, ProfileRoom
+from actors.launcher import Configure, Launcher
 from actors.leads import Join, Leads, Owns
 from actors.mail import Mail, OpenTicket
 from actors.member import Identity
@@ -25,6 +25,7 @@ from actors.questions import Questions
 from actors.resolver import Deliver, Resolver, Setup
 from actors.roster import MemberUp, Roster
 from actors.screen import Sent
+from actors.spawning import Launched, Order, ProfileRoom
 from actors.turn import Outcome, Status, TurnEnded
 from tests.actors.recorders import Recorder, TableGrammar, frame
 from tests.races.interleavings import World

@@ -79,7 +79,7 @@ class Stage(MemoryHost):
 
 
 async def nobody_to_watch(*_: object) -> None:
-    """Stands in for :func:`actors.panes.watch` where a story has leads only."""
+    """Stands in for :func:`actors.watching.watch` where a story has leads only."""
     await trio.sleep_forever()
 
 

@@ -15,11 +15,12 @@ import pytest
 import trio
 
 from actors.clock import from_seconds
-from actors.launcher import Configure, ProfileRoom, Spawn
+from actors.launcher import Configure, Spawn
 from actors.leads import Incident
 from actors.outage import BackendErrorSeen, CoolOffs, OutagePolicy, OutageSettings, Retune
 from actors.placement import PolicyName
 from actors.roster import Roster
+from actors.spawning import ProfileRoom
 from fleetd.testing import Fleet
 from fleetd.testing.merges import merges
 from tests.actors.recorders import Clock, Recorder, driven

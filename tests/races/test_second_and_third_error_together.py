@@ -21,9 +21,10 @@ from actors.actor import Actor, ActorDead, Message
 from actors.host import PaneHost, PaneRef
 from actors.leads import Incident
 from actors.outage import Cooling, CoolOffs, Crossing, Evidence, OutagePolicy
-from actors.panes import POLL_S, Observed, Panes, Watched
+from actors.panes import Observed, Panes, Watched
 from actors.push import Put
 from actors.turn import TurnEnded
+from actors.watching import POLL_S
 from fleetd.testing import Fleet
 from tests.races.drawn import Race, about_to_fail, at_work, drawn_fleet
 from tests.races.interleavings import World, interleavings
@@ -104,7 +105,7 @@ def test_three_results_in_any_order_are_one_incident_in_every_interleaving(make:
 
 
 async def watch_apart(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
-    """As :func:`actors.panes.watch`, but each frame is handed over by a task of its own."""
+    """As :func:`actors.watching.watch`, but each frame is handed over by a task of its own."""
 
     async def hand_over(pane: PaneRef, observer: Actor) -> None:
         for frame in (await hosts[pane.host].capture([pane])).values():

@@ -15,12 +15,13 @@ import trio
 
 from actors.clock import to_seconds
 from actors.gate import GateCheck, GateRead
-from actors.launcher import Configure, Launcher, ProfileRoom, Room, Spawn, SpawnRefused, _Place
+from actors.launcher import Configure, Launcher, Room, Spawn, _Place
 from actors.outage import BackendErrorSeen, Cooling, CoolOffs, OutagePolicy
 from actors.panes import PaneClosed
 from actors.placement import PolicyName
 from actors.quarantine import Quarantine
 from actors.roster import Members, ReleaseMember, SlotFreed
+from actors.spawning import ProfileRoom, SpawnRefused
 from fleetd.testing import Fleet
 from tests.races.drawn import CONFIG, Race, drawn_fleet
 from tests.races.interleavings import Script, World, interleavings, is_answered, result, told
