@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from actors.host import HostError
+from actors.host import PaneGone
 from actors.journal import Entry, Journaling, Records
-from actors.launcher import CountFrom, Launcher, Launching, MemberRecord, TakeOver
+from actors.launcher import CountFrom, Launcher, TakeOver
 from actors.member import TERMINAL, MemberState
-from actors.resolver import Resumed, TypedTurn
-from actors.roster import StateLeft
+from actors.openturn import Resumed, TypedTurn
+from actors.row import StateLeft
+from actors.spawning import Launching, MemberRecord
 
 log: Final = logging.getLogger("fleetd.adoption")
 
@@ -46,6 +47,9 @@ async def adopt(
     Args:
         records: what was recovered.
         strangers: targets of panes that carry our tag and that the journal does not know: their numbers are taken.
+
+    Raises:
+        HostError: the terminal does not answer. That says nothing about the members in it, so none is given up.
     """
     members = [msgspec.json.decode(body, type=MemberRecord) for body in records.get("member", {}).values()]
     members.sort(key=lambda member: _number(member.identity.target))
@@ -60,6 +64,8 @@ async def adopt(
         left = _left(records, target)
         if left.state is MemberState.RELEASED:
             await launching.discard(member.identity, member.record)
+            if (open_turn := turns.get(target)) is not None:
+                lost[open_turn.ticket] = f"nobody knows how this turn ended: member {target} was released in it"
             journal.note(Entry("member", target, None), Entry("state", target, None))
             continue
         turn = turns.get(target)
@@ -84,7 +90,7 @@ async def _take_over(
     identity = member.identity
     try:
         launched = await launching.adopt(identity, member.cwd, member.record)
-    except HostError as gone:
+    except PaneGone as gone:
         launched = None
         if left.state not in TERMINAL:
             left = StateLeft(MemberState.LOST, f"it ended while fleetd was away: {gone}")

@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 
-from actors.clock import NS_PER_S, to_seconds
+from actors.clock import NS_PER_S
 from actors.patterns import Lines, Pattern, Patterns
 from actors.resets import resets_in
-from actors.screen import Frame, Reading, Retrying, Sent, State, collapse
-from actors.turn import Considered, Failure, Outcome, Source, Status, bounded, clean, spoken
+from actors.screen import Reading, Retrying, Sent, State, collapse
+from actors.turn import Considered, Source
 
 #: A retry that is announced for later than this is no outage but a used-up quota, in seconds.
 OUTAGE_SCALE_S: Final = 600
@@ -165,43 +165,3 @@ def word(reading: Reading, verdict: Verdict) -> str:
     if verdict.kind is Kind.EMPTY and not reading.echoed:
         return "idle"
     return _WORDS.get(verdict.kind, "failed")
-
-
-#: Lines of the judged frame kept with a verdict.
-EXPLAIN_LINES: Final = 40
-
-#: What a verdict makes of its send. One without a row is a generic failure.
-STATUS: Final = {
-    Kind.EXHAUSTED: Status.EXHAUSTED,
-    Kind.BACKEND_ERROR: Status.BACKEND_ERROR,
-    Kind.INTERRUPTED: Status.INTERRUPTED,
-    Kind.COMPLETED: Status.COMPLETED,
-}
-FAILURE: Final = {Kind.AUTH: Failure.AUTH, Kind.REQUEST: Failure.REQUEST}
-#: Why a send failed whose program printed no reason.
-REASONS: Final = {
-    Kind.INTERRUPTED: "somebody stopped the turn in its pane",
-    Kind.EMPTY: "the turn ended without an answer",
-    Kind.COMPLETED: "",
-}
-
-
-def outcome_of(verdict: Verdict, frame: Frame, reading: Reading, turn_ns: int, floor_ns: int) -> Outcome:
-    """What a scraped verdict makes of its send."""
-    too_fast = f"it ended after {to_seconds(turn_ns):.1f} s, under the floor of {to_seconds(floor_ns):g} s"
-    reasons = {**REASONS, Kind.TOO_FAST: too_fast}
-    text, truncated = bounded(reading.answer) if verdict.kind is Kind.COMPLETED else ("", False)
-    return Outcome(
-        STATUS.get(verdict.kind, Status.FAILED),
-        text=text,
-        truncated=truncated,
-        reason=reasons.get(verdict.kind, spoken(verdict.line)),
-        source=verdict.source,
-        turn_ns=turn_ns,
-        pattern=verdict.pattern,
-        line=clean(verdict.line),
-        frame=tuple(frame.lines[-EXPLAIN_LINES:]),
-        considered=verdict.considered,
-        failure=FAILURE.get(verdict.kind),
-        resets_in_ns=verdict.resets_in_ns,
-    )

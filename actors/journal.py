@@ -143,6 +143,8 @@ class Journal(Actor):
         self._waiting: list[Message] = []
         self._owed_records: dict[tuple[str, str], Entry] = {}
         self._writing = False
+        #: A next try to write what is owed has its time already.
+        self._again = False
         #: Why the last write failed; empty while the disk takes what it is given.
         self.trouble = ""
 
@@ -185,6 +187,7 @@ class Journal(Actor):
                 self._written(batch, result)
                 self._write()
             case _Again():
+                self._again = False
                 self._write(owed=True)
             case _:
                 raise self.unknown(message)
@@ -229,7 +232,8 @@ class Journal(Actor):
                 message.reply.refuse(NotKept(f"fleetd could not write this down, so a crash would lose it: {why}"))
             else:
                 self._owed_records |= {(entry.kind, entry.id): entry for entry in _entries(message)}
-        if self._owed_records:
+        if self._owed_records and not self._again:
+            self._again = True
             self.after(AGAIN_NS, _Again())
 
 

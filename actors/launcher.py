@@ -18,12 +18,14 @@ from actors.host import OpenFailed
 from actors.journal import Forgetful, Journaling, NotRecorded, Recorded
 from actors.leads import Owns
 from actors.member import Identity
+from actors.openturn import Resumed
 from actors.panes import ClosePane, PaneClosed
 from actors.placement import Load, PolicyName, choose, exclusion
-from actors.resolver import Resolver, Resumed, Setup
+from actors.resolver import Resolver
 from actors.roster import MemberUp, ResolverDown, SlotFreed
 from actors.row import StateLeft
 from actors.screen import Frame, Reading, Sent, State
+from actors.setup import Setup
 from actors.spawning import (
     NAME,
     TARGET,

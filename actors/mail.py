@@ -18,8 +18,8 @@ from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, R
 from actors.leads import Notify, Settled
 from actors.member import SendsLost
 from actors.nudge import EndedTicket, LateAnswer
-from actors.resolver import Deliver
 from actors.roster import Route
+from actors.sends import Deliver
 from actors.ticket import Ticket, TicketView
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 

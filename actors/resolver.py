@@ -23,22 +23,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from typing import Final
 
 import msgspec
-import trio
 
-from actors.actor import Actor, Ask, Message, Refused, Tells
-from actors.classify import FAILURE, REASONS, STATUS, Kind, Verdict, classify, hopeless, outcome_of
-from actors.clock import NS_PER_S, from_seconds
+from actors.actor import Actor, Message, Tells
+from actors.classify import Kind, Verdict, classify, hopeless
+from actors.clock import NS_PER_S
+from actors.ending import outcome_of, outcome_of_report
 from actors.gate import GateCheck, GateRead, exhausted_text
 from actors.host import PaneRef
-from actors.inject import STILL_NS, Typing
-from actors.journal import Entry, Forgetful, Journaling
-from actors.member import Blocked, Delivered, MemberEvent, ProcessGone, Ready, RetryNoted, TurnDone, Unblocked
+from actors.inject import STILL_NS
+from actors.journal import Forgetful, Journaling
+from actors.member import Delivered, MemberEvent, ProcessGone, Ready, TurnDone
+from actors.openturn import OpenTurn, Resumed, TypedTurn, doubt
 from actors.panes import (
     Bind,
     Confirm,
@@ -52,142 +51,35 @@ from actors.panes import (
     Watch,
     Withdraw,
 )
-from actors.patterns import LEGACY, Patterns
-from actors.prompt import dense, sanitise
-from actors.resets import local_now
-from actors.screen import Frame, Grammar, Reading, Retrying, Sent, State, Stillness
-from actors.signal import Events, Signal, What
+from actors.screen import Frame, Reading, Retrying, Sent, State, Stillness
+from actors.sends import (
+    Deliver,
+    Entering,
+    Examination,
+    Examine,
+    HoldOver,
+    Interrupt,
+    MemberReply,
+    NoOpenTurn,
+    Release,
+    StartTimer,
+    TimedOut,
+)
+from actors.setup import Setup
+from actors.signal import Signal, What
+from actors.standstill import Standstill
 from actors.tracker import TurnTracker
 from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
 
 #: Sends that may wait for one member.
 WAITING_SENDS: Final = 8
-#: The floor under which an untyped end of a turn is not believed, in seconds.
-MIN_TURN_S: Final = 2.0
 #: How long a prompt waits for the member's input line to be free (a person's draft, a dialog), in seconds.
 PATIENCE_S: Final = 60.0
 #: How long a screen at rest waits for the program's own word on a turn that it has announced, in nanoseconds.
 GRACE_NS: Final = 1_500_000_000
-#: How long a retry banner may be away before its retrying counts as over, in nanoseconds: it goes with each attempt.
-RETRY_GONE_NS: Final = 10 * NS_PER_S
-
-
-class NoOpenTurn(Refused):
-    """There is nothing to answer or to stop: no turn of this member is open."""
-
-    error = "no_open_turn"
 
 
 # -- what a resolver takes ------------------------------------------------------------------------------------------
-
-
-class Deliver(Message, frozen=True):
-    """Type this prompt when the member is free."""
-
-    ticket: str
-    prompt: str
-    #: From the prompt's arrival, in nanoseconds; then the send ends ``timed_out``.
-    timeout_ns: int
-
-
-class MemberReply(Ask[str], frozen=True):
-    """``fleet_reply``: the member's own answer of its open turn. Answers with the ticket."""
-
-    text: str
-
-
-class Interrupt(Ask[tuple[str, ...]], frozen=True):
-    """Stop the open turn, or else take back what waits. Answers with the tickets that ended by it."""
-
-
-class Release(Message, frozen=True):
-    """The roster has released the member and closes its pane: end its sends, and this actor."""
-
-
-class Examination(msgspec.Struct, frozen=True):
-    """A frame as the resolver reads it: what the classifier would say if the turn ended with it."""
-
-    target: str
-    ticket: str | None
-    phase: Phase | None
-    reading: Reading
-    verdict: Verdict
-    #: Messages that came second in a race, by what they were.
-    lost_races: Mapping[str, int]
-
-
-class Examine(Ask[Examination], frozen=True):
-    """Explain this frame of the member's pane."""
-
-    frame: Frame
-
-
-class HoldOver(Message, frozen=True):
-    """The cool-off that held this send should be over: read the gate again."""
-
-    ticket: str
-
-
-class TimedOut(Message, frozen=True):
-    ticket: str
-
-
-class Entering(Message, frozen=True):
-    """Enter is about to be pressed: what the program answers from now on can be the answer of this send."""
-
-    ticket: str
-
-
-class StartTimer(Message, frozen=True):
-    """A resumed send ends ``timed_out`` when so much time has passed; the loop runs only now."""
-
-    ticket: str
-    left_ns: int
-
-
-class Setup(msgspec.Struct, frozen=True):
-    """How the member's program is read and typed to; from its profile, fixed at launch."""
-
-    grammar: Grammar
-    patterns: Patterns = LEGACY
-    typing: Typing = Typing()
-    min_turn_ns: int = from_seconds(MIN_TURN_S)
-    interrupt_keys: tuple[str, ...] = ("Escape",)
-    #: The present by the wall clock, to read printed reset times by; it decides nothing else.
-    wall: Callable[[], datetime] = local_now
-    #: Understands the events of the program's hooks; ``None`` for a program without hooks of ours.
-    events: Events | None = None
-
-
-class TypedTurn(msgspec.Struct, frozen=True):
-    """A send from its first character on, as the journal keeps it until it has ended."""
-
-    ticket: str
-    target: str
-    prompt: str
-    timeout_ns: int
-    #: The pane just before: text, and how wide it was.
-    before: tuple[str, ...]
-    width: int
-    #: When it was typed; when Enter was pressed, ``None`` while nobody knows that it was.
-    at_ns: int
-    began_ns: int | None = None
-
-    def entry(self) -> Entry:
-        return Entry("turn", self.ticket, msgspec.json.encode(self))
-
-
-class Resumed(msgspec.Struct, frozen=True):
-    """What an earlier daemon left of a member."""
-
-    #: Its open turn, where one had been typed.
-    turn: TypedTurn | None = None
-    #: Its first input line has been seen, so it is not starting.
-    ready: bool = True
-    #: A turn of its runs that has no open send: it was answered, or its time was up.
-    draining: bool = False
-    #: Why it takes no prompt any more; empty where it does.
-    closed: str = ""
 
 
 class Inert:
@@ -195,55 +87,6 @@ class Inert:
 
     def tell(self, message: Message) -> None:
         logging.getLogger("fleetd.inert").debug("told to nobody", extra={"fleet_message": repr(message)})
-
-
-class _Turn:
-    """One send between its place in the queue and its end."""
-
-    def __init__(self, deliver: Deliver) -> None:
-        self.ticket = deliver.ticket
-        self.deliver = deliver
-        self.phase: Phase | None = None  # None: at the gate
-        self.settled = False
-        self.interrupted = False
-        self.timed_out = False
-        self.answered = False
-        #: Enter has been pressed, or is about to be.
-        self.entered = False
-        #: When Enter was pressed.
-        self.began_ns: int | None = None
-        self.tracker: TurnTracker | None = None
-        self.deadline: trio.CancelScope | None = None
-        #: The program has announced this turn; and what it calls it, where it has names.
-        self.announced = False
-        self.program_turn = ""
-        #: When its screen first was at rest.
-        self.rest_ns: int | None = None
-        self.retrying: Retrying | None = None
-        #: When its first retry was seen, and its last.
-        self.retry_since_ns = self.retry_seen_ns = 0
-        #: An earlier daemon typed it, so what happened since then must show on the screen.
-        self.resumed = False
-        self.kept: TypedTurn | None = None
-
-    def is_prompt(self, text: str) -> bool:
-        """Whether the program's account of a prompt can be this one's: it may be wrapped, or shown in part."""
-        ours, theirs = dense(sanitise(self.deliver.prompt))[:64], dense(text)
-        return not theirs or ours in theirs
-
-
-def _doubt(turn: _Turn, frame: Frame, reading: Reading) -> str:
-    """Why nobody can say how a turn ended that was open when fleetd ended; empty where the screen can still say it."""
-    if reading.state not in (State.IDLE, State.UNKNOWN):
-        return ""
-    shown = dense(reading.draft)
-    if shown and shown in dense(turn.deliver.prompt):
-        return "fleetd ended while it typed this prompt, which stands in the input line and was not submitted"
-    if turn.tracker is not None and frame.lines == turn.tracker.sent.before.lines:
-        return "fleetd ended while it typed this prompt, and nothing shows that it arrived"
-    if not reading.echoed:
-        return "fleetd was away when this turn ended, and its prompt is no longer on the screen"
-    return ""
 
 
 class Resolver(Actor):
@@ -282,13 +125,11 @@ class Resolver(Actor):
         self._gate = gate or Inert()
         self._panes = panes or Inert()
         self._queue: deque[Deliver] = deque()
-        self._turn: _Turn | None = None
+        self._turn: OpenTurn | None = None
         self._ready = False
         #: Why no delivery is taken any more.
         self._closed: str | None = None
-        self._blocked = False
-        #: The dialog has been seen, not only announced.
-        self._dialog_seen = False
+        self._standstill = Standstill(target, self._outlet)
         #: A turn that the program has announced and that is not ours.
         self._foreign_turn: str | None = None
         self._last_prompt = ""
@@ -313,7 +154,7 @@ class Resolver(Actor):
             self._first_rest = TurnDone(self.target)
         if (kept := left.turn) is None:
             return
-        turn = self._turn = _Turn(Deliver(kept.ticket, kept.prompt, kept.timeout_ns))
+        turn = self._turn = OpenTurn(Deliver(kept.ticket, kept.prompt, kept.timeout_ns))
         turn.phase, turn.resumed, turn.kept = Phase.RUNNING, True, kept
         turn.began_ns = kept.at_ns if kept.began_ns is None else kept.began_ns
         turn.tracker = TurnTracker(Sent(kept.prompt, Frame(kept.before, at_ns=kept.at_ns, width=kept.width)))
@@ -385,10 +226,10 @@ class Resolver(Actor):
     def _advance(self) -> None:
         """Take the next send to the gate if the member is free."""
         if self._ready and self._turn is None and self._queue:
-            self._turn = _Turn(self._queue.popleft())
+            self._turn = OpenTurn(self._queue.popleft())
             self._to_gate(self._turn)
 
-    def _to_gate(self, turn: _Turn) -> None:
+    def _to_gate(self, turn: OpenTurn) -> None:
         turn.phase = None
         self._gate.tell(GateCheck(turn.ticket, (self._credential,), self))
 
@@ -424,7 +265,7 @@ class Resolver(Actor):
             self._last_prompt = turn.deliver.prompt
         return None
 
-    async def _commit(self, turn: _Turn, sent: Sent) -> None:
+    async def _commit(self, turn: OpenTurn, sent: Sent) -> None:
         """From here on the prompt may have arrived: a daemon that comes after this one must never type it again."""
         kept = TypedTurn(
             turn.ticket,
@@ -479,15 +320,15 @@ class Resolver(Actor):
             return self._starting(reading, still_ns)
         if turn is None or tracker is None or self._closed is not None:
             return None
-        self._see_dialog(reading.state)
-        self._note_retry(turn, reading.retrying, frame.at_ns)
+        self._standstill.see(reading.state)
+        self._standstill.note_retry(turn, reading.retrying, frame.at_ns)
         if not turn.settled and (lost := hopeless(reading.retrying)) is not None:
             elapsed = frame.at_ns - (turn.began_ns or 0)
             return self._settle(turn, outcome_of(lost, frame, reading, elapsed, self.setup.min_turn_ns))
         ended_ns = tracker.note(frame, reading)
         at_rest = ended_ns is not None or still_ns >= STILL_NS
-        if turn.resumed and not turn.settled and at_rest and (doubt := _doubt(turn, frame, reading)):
-            self._settle(turn, Outcome(Status.LOST, reason=doubt, turn_ns=self._elapsed(turn)))
+        if turn.resumed and not turn.settled and at_rest and (why := doubt(turn, frame, reading)):
+            self._settle(turn, Outcome(Status.LOST, reason=why, turn_ns=self._elapsed(turn)))
             return self._turn_over()
         if ended_ns is None:
             turn.rest_ns = None
@@ -498,43 +339,18 @@ class Resolver(Actor):
         self._scraped(turn, tracker, frame, reading, ended_ns)
         return None
 
-    def _see_dialog(self, state: State) -> None:
-        """Follow a dialog on the screen. One that the program has announced may not be drawn yet."""
-        if state is State.BLOCKED:
-            self._dialog_seen = True
-            self._show_blocked(True)
-        elif self._dialog_seen or state is State.BUSY:
-            self._show_blocked(False)
-
-    def _show_blocked(self, blocked: bool) -> None:
-        self._dialog_seen = self._dialog_seen and blocked
-        if self._blocked != blocked:
-            self._blocked = blocked
-            self._outlet.tell(Blocked(self.target) if blocked else Unblocked(self.target))
-
-    def _note_retry(self, turn: _Turn, retrying: Retrying | None, at_ns: int) -> None:
-        """Tell the roster that the program only retries, and when that is over."""
-        before = turn.retrying
-        if retrying is not None:
-            turn.retry_seen_ns = at_ns
-            turn.retry_since_ns = at_ns if before is None else turn.retry_since_ns
-        elif before is None or at_ns - turn.retry_seen_ns < RETRY_GONE_NS:
-            return
-        turn.retrying = retrying
-        if (before and before.attempt) != (retrying and retrying.attempt) or (before is None) != (retrying is None):
-            self._outlet.tell(RetryNoted(self.target, retrying, turn.retry_since_ns))
-
     def _starting(self, reading: Reading, still_ns: int) -> None:
         """Wait for the first open input line. A dialog at start is shown, and nothing is typed into it."""
         at_rest = reading.state is State.IDLE or (reading.state is State.UNKNOWN and still_ns >= STILL_NS)
         if at_rest and reading.input_open:
-            self._ready, self._blocked = True, False
+            self._ready = True
+            self._standstill.forget()
             self._outlet.tell(self._first_rest)
             self._rest()
         elif reading.state is State.BLOCKED:
-            self._show_blocked(True)
+            self._standstill.show(True)
 
-    def _scraped(self, turn: _Turn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
+    def _scraped(self, turn: OpenTurn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
         """The program is at rest: say what the turn came to, unless somebody has said it already."""
         turn_ns = max(0, ended_ns - (turn.began_ns or 0))
         verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self.setup.min_turn_ns)
@@ -583,17 +399,17 @@ class Resolver(Actor):
             case What.STOPPED:
                 self._typed_end(turn, Kind.INTERRUPTED, signal)
             case What.WAITING:
-                self._show_blocked(True)
+                self._standstill.show(True)
             case What.WORKING:
-                self._show_blocked(False)
+                self._standstill.show(False)
             case What.RETRYING:
                 retrying = Retrying(signal.attempt, clean(signal.text), signal.wait_s)
-                self._note_retry(turn, retrying, self.now())
+                self._standstill.note_retry(turn, retrying, self.now())
                 if (lost := hopeless(retrying)) is not None:
                     self._typed_end(turn, lost.kind, msgspec.structs.replace(signal, resets_in_ns=lost.resets_in_ns))
         return None
 
-    def _began(self, turn: _Turn, signal: Signal) -> None:
+    def _began(self, turn: OpenTurn, signal: Signal) -> None:
         """The program has taken a prompt: ours, or a person's who types in the same pane."""
         known = turn.announced and signal.turn == turn.program_turn
         if not known and (turn.announced or not turn.is_prompt(signal.text)):
@@ -616,28 +432,15 @@ class Resolver(Actor):
             extra={"fleet_member": self.target, "fleet_signal": signal.pattern, "fleet_reason": clean(signal.text)},
         )
 
-    def _typed_end(self, turn: _Turn, kind: Kind, signal: Signal) -> None:
-        text, truncated = bounded(signal.text) if kind is Kind.COMPLETED else ("", False)
-        if turn.timed_out and not turn.answered and text:
+    def _typed_end(self, turn: OpenTurn, kind: Kind, signal: Signal) -> None:
+        outcome = outcome_of_report(kind, signal, self._elapsed(turn))
+        if turn.timed_out and not turn.answered and outcome.text:
             turn.answered = True
-            self._outlet.tell(LateReply(self.target, turn.ticket, text))
+            self._outlet.tell(LateReply(self.target, turn.ticket, outcome.text))
         elif turn.settled:
             self._lost("signal")
         else:
-            self._settle(
-                turn,
-                Outcome(
-                    STATUS.get(kind, Status.FAILED),
-                    text=text,
-                    truncated=truncated,
-                    reason=REASONS.get(kind, clean(signal.text) or f"the program reported {signal.pattern or kind}"),
-                    source=signal.source,
-                    turn_ns=self._elapsed(turn),
-                    pattern=signal.pattern,
-                    failure=FAILURE.get(kind),
-                    resets_in_ns=signal.resets_in_ns,
-                ),
-            )
+            self._settle(turn, outcome)
         self._turn_over()
 
     def _reply(self, text: str) -> str:
@@ -728,7 +531,7 @@ class Resolver(Actor):
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def _settle(self, turn: _Turn, outcome: Outcome) -> None:
+    def _settle(self, turn: OpenTurn, outcome: Outcome) -> None:
         """Settle the waiter and publish, in one step. A second call finds it settled and does nothing."""
         if turn.settled:
             return
@@ -756,11 +559,12 @@ class Resolver(Actor):
 
     def _rest(self) -> None:
         """The member is free: go on with the next send, or stop looking."""
-        self._turn, self._blocked, self._dialog_seen = None, False, False
+        self._turn = None
+        self._standstill.forget()
         self._panes.tell(Unwatch(self._pane))
         self._advance()
 
-    def _elapsed(self, turn: _Turn) -> int:
+    def _elapsed(self, turn: OpenTurn) -> int:
         return 0 if turn.began_ns is None else self.now() - turn.began_ns
 
     def _lost(self, who: str) -> None:

@@ -35,8 +35,9 @@ from actors.outage import BackendErrorSeen, Evidence
 from actors.panes import ClosePane, PaneClosed, Unbind
 from actors.quarantine import ExhaustionSeen
 from actors.questions import PutQuestion
-from actors.resolver import Deliver, Release, Resolver
+from actors.resolver import Resolver
 from actors.row import MemberView, Row, StateLeft, state_entry
+from actors.sends import Deliver, Release
 from actors.turn import LateReply, Outcome, Progress, Status, TurnEnded, clean
 
 #: Released members that are remembered, so that a late message about one is not taken for an unknown target.

@@ -15,7 +15,7 @@ from actors.host import PaneRef
 from actors.journal import Entry
 from actors.member import Identity
 from actors.placement import Cause, Exclusion, Load
-from actors.resolver import Setup
+from actors.setup import Setup
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 #: What a target looks like. No name may: a target that is given later would be taken for it.

@@ -18,8 +18,8 @@ from actors.actor import Tells
 from actors.host import HostError, OpenFailed, PaneGone, PaneHost, PaneRef, PaneSpec
 from actors.inject import Typing
 from actors.member import Identity
-from actors.resolver import Setup
 from actors.screen import Grammar
+from actors.setup import Setup
 from actors.spawning import Launched, Order
 from fleetd import hook
 from fleetd.agents import ADAPTERS

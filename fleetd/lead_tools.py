@@ -20,8 +20,8 @@ from actors.panes import Look
 from actors.quarantine import Quarantined
 from actors.questions import ListQuestions, PutAnswer
 from actors.resets import local_now, moment
-from actors.resolver import Examine, Interrupt
 from actors.roster import Find, Members, ReleaseMember
+from actors.sends import Examine, Interrupt
 from actors.ticket import TicketView
 from actors.turn import spoken
 from fleetd import shaping, views

@@ -9,8 +9,8 @@ from msgspec import UNSET, Meta
 
 from actors.actor import Refused
 from actors.questions import AwaitAnswer, PutQuestion
-from actors.resolver import MemberReply
 from actors.roster import Find
+from actors.sends import MemberReply
 from fleetd import views
 from fleetd.callers import Caller, Role
 from fleetd.lead_tools import NoArgs, Tooling

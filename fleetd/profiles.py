@@ -11,7 +11,7 @@ import msgspec
 
 from actors.clock import NS_PER_S, from_seconds
 from actors.patterns import LEGACY_ERROR, BadPattern, Pattern, Patterns
-from actors.resolver import MIN_TURN_S
+from actors.setup import MIN_TURN_S
 from fleetd.yamlfile import Node, Scalar, YamlError, shown, table
 from fleetd.yamlvalues import Key, boolean, integer, items, seconds, string, values
 

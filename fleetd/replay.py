@@ -13,11 +13,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from actors.classify import REASONS, classify, hopeless, word
+from actors.classify import classify, hopeless, word
+from actors.ending import REASONS
 from actors.patterns import LEGACY, Pattern, Patterns
+from actors.prompt import harmless
 from actors.resets import local_now, moment
-from actors.resolver import Setup
 from actors.screen import Frame, Sent
+from actors.setup import Setup
 from actors.turn import spoken
 from fleetd.agents import ADAPTERS
 from fleetd.agents.adapter import Adapter, with_shipped
@@ -75,7 +77,7 @@ def judge(name: str, frame: Frame, setup: Setup, baseline: Frame | None = None, 
         REASONS.get(verdict.kind) or spoken(verdict.line) or UNSET,
         verdict.source,
         verdict.pattern or UNSET,
-        verdict.line.rstrip() or UNSET,
+        harmless(verdict.line).rstrip() or UNSET,
         UNSET if now is None or verdict.resets_in_ns is None else moment(now, verdict.resets_in_ns),
     )
 

@@ -9,8 +9,10 @@ from actors.host import PaneRef
 from actors.inject import Typed
 from actors.panes import Observed, PromptTyped
 from actors.patterns import Pattern, Patterns
-from actors.resolver import Deliver, Resolver, Setup
+from actors.resolver import Resolver
 from actors.screen import Frame, Sent
+from actors.sends import Deliver
+from actors.setup import Setup
 from actors.turn import Outcome, TurnEnded
 from tests.actors.recorders import Clock, Recorder, TableGrammar, driven, frame
 

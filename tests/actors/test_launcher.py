@@ -11,8 +11,8 @@ from actors.host import OpenFailed, PaneRef
 from actors.launcher import Configure, Launcher, Room, Spawn
 from actors.leads import Owns
 from actors.placement import Cause, Exclusion, Load, PolicyName, choose, exclusion
-from actors.resolver import Setup
 from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.setup import Setup
 from actors.spawning import Launched, Order, ProfileRoom, Spawned, SpawnRefused
 from tests.actors.recorders import Recorder, TableGrammar
 

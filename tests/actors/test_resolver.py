@@ -20,21 +20,10 @@ from actors.panes import (
     Withdraw,
 )
 from actors.patterns import LEGACY
-from actors.resolver import (
-    WAITING_SENDS,
-    Deliver,
-    Entering,
-    Examine,
-    HoldOver,
-    Interrupt,
-    MemberReply,
-    NoOpenTurn,
-    Release,
-    Resolver,
-    Setup,
-    TimedOut,
-)
+from actors.resolver import WAITING_SENDS, Resolver
 from actors.screen import Sent
+from actors.sends import Deliver, Entering, Examine, HoldOver, Interrupt, MemberReply, NoOpenTurn, Release, TimedOut
+from actors.setup import Setup
 from actors.turn import LateReply, Phase, Progress, Source, Status
 from tests.actors.bench import Bench, S
 from tests.actors.recorders import Clock, TableGrammar, driven, frame

@@ -35,9 +35,11 @@ from actors.outage import BackendErrorSeen
 from actors.panes import ClosePane, PaneClosed
 from actors.quarantine import ExhaustionSeen
 from actors.questions import PutQuestion
-from actors.resolver import Deliver, Release, Resolver, Setup
+from actors.resolver import Resolver
 from actors.roster import Find, Members, MemberUp, ReleaseMember, ResolverDown, Roster, Route, SlotFreed, UnknownMember
 from actors.row import MemberView
+from actors.sends import Deliver, Release
+from actors.setup import Setup
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Clock, Recorder, TableGrammar, driven
 

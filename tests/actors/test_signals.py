@@ -10,8 +10,8 @@ import pytest
 from actors.classify import Kind
 from actors.member import Blocked, RetryNoted, TurnDone, Unblocked
 from actors.panes import Confirm, Observed, TypePrompt
-from actors.resolver import TimedOut
 from actors.screen import Retrying
+from actors.sends import TimedOut
 from actors.signal import Signal, What
 from actors.turn import Failure, LateReply, Source, Status
 from tests.actors.bench import Bench, S

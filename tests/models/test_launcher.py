@@ -21,8 +21,8 @@ from actors.host import OpenFailed, PaneRef
 from actors.launcher import Configure, Launcher, Room, Spawn
 from actors.leads import Owns
 from actors.placement import PolicyName
-from actors.resolver import Setup
 from actors.roster import MemberUp, ResolverDown, SlotFreed
+from actors.setup import Setup
 from actors.spawning import Launched, Order, ProfileRoom, SpawnRefused
 from tests.actors.recorders import Clock, Recorder, TableGrammar
 from tests.models.asks import answer, answered, refused

@@ -27,8 +27,8 @@ from actors.mail import (
 )
 from actors.member import SendsLost
 from actors.nudge import EndedTicket, LateAnswer
-from actors.resolver import Deliver
 from actors.roster import Route
+from actors.sends import Deliver
 from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Clock, Recorder, driven
 from tests.models.asks import answer, answered, refusal

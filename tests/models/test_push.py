@@ -131,6 +131,8 @@ class PushMachine(RuleBasedStateMachine):
         if item.key not in self.records and item.key not in self.one_shots_told:
             self.records[item.key] = Record(self.clock.ns, once)
             self.times_told[item.key] = 0
+            if self.flight is not None:  # it waits again, so the nudge that is on its way may tell it
+                self.flight.dropped.discard(item.key)
         self.loop.handle(Put(item, once))
 
     @precondition(lambda self: self.records)

@@ -38,10 +38,12 @@ from actors.nudge import AtDialog
 from actors.outage import BackendErrorSeen, Evidence
 from actors.panes import ClosePane, PaneClosed, Unbind
 from actors.quarantine import ExhaustionSeen
-from actors.resolver import Deliver, Release, Resolver, Setup
+from actors.resolver import Resolver
 from actors.roster import Find, Members, MemberUp, ReleaseMember, ResolverDown, Roster, Route, SlotFreed, UnknownMember
 from actors.row import MemberView
 from actors.screen import Retrying
+from actors.sends import Deliver, Release
+from actors.setup import Setup
 from actors.turn import Failure, LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Clock, Recorder, TableGrammar, driven
 from tests.models.effort import modest

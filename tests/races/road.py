@@ -22,9 +22,11 @@ from actors.placement import PolicyName
 from actors.push import PushLoop, PushSettings
 from actors.quarantine import Quarantine
 from actors.questions import Questions
-from actors.resolver import Deliver, Resolver, Setup
+from actors.resolver import Resolver
 from actors.roster import MemberUp, Roster
 from actors.screen import Sent
+from actors.sends import Deliver
+from actors.setup import Setup
 from actors.spawning import Launched, Order, ProfileRoom
 from actors.turn import Outcome, Status, TurnEnded
 from tests.actors.recorders import Recorder, TableGrammar, frame

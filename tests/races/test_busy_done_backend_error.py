@@ -16,8 +16,9 @@ from actors.host import PaneRef
 from actors.member import BackendFailed, Delivered, Identity, MemberState, ProcessGone, Ready, TurnDone
 from actors.outage import BackendErrorSeen
 from actors.quarantine import ExhaustionSeen
-from actors.resolver import Resolver, Setup
+from actors.resolver import Resolver
 from actors.roster import Members, MemberUp, ReleaseMember, Roster, UnknownMember
+from actors.setup import Setup
 from actors.turn import Outcome, Status, TurnEnded
 from fleetd.testing import Fleet
 from fleetd.testing.merges import merges

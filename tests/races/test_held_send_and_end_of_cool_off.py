@@ -15,8 +15,9 @@ from actors.clock import to_seconds
 from actors.gate import GateCheck, GateRead
 from actors.outage import BackendErrorSeen, Cooling
 from actors.panes import Observed, TypePrompt
-from actors.resolver import Deliver, HoldOver, Interrupt, Release, Resolver
+from actors.resolver import Resolver
 from actors.roster import ReleaseMember
+from actors.sends import Deliver, HoldOver, Interrupt, Release
 from actors.turn import Phase, Progress, Status, TurnEnded
 from fleetd.testing import Fleet
 from tests.actors.recorders import frame

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 import trio
 
-from actors.resolver import NoOpenTurn, Resolver
+from actors.resolver import Resolver
+from actors.sends import NoOpenTurn
 from actors.turn import Status, TurnEnded
 from fleetd.callers import Caller, Role
 from fleetd.testing import Fleet

@@ -16,8 +16,9 @@ from actors.leads import Incident
 from actors.mail import Collect
 from actors.outage import BackendErrorSeen, Evidence
 from actors.panes import Observed
-from actors.resolver import Deliver, Release, Resolver
+from actors.resolver import Resolver
 from actors.roster import Members, ReleaseMember, Roster
+from actors.sends import Deliver, Release
 from actors.turn import Status, TurnEnded
 from fleetd.callers import Caller, Role
 from fleetd.testing import Fleet

@@ -19,8 +19,10 @@ from actors.gate import GateCheck, GateRead
 from actors.host import PaneEnded, PaneRef
 from actors.inject import Typed
 from actors.panes import Observed, PaneDied, PromptTyped, TypePrompt
-from actors.resolver import Deliver, Entering, Interrupt, MemberReply, NoOpenTurn, Release, Resolver, Setup, TimedOut
+from actors.resolver import Resolver
 from actors.screen import Sent
+from actors.sends import Deliver, Entering, Interrupt, MemberReply, NoOpenTurn, Release, TimedOut
+from actors.setup import Setup
 from actors.signal import Signal, What
 from actors.turn import LateReply, Status, TurnEnded
 from fleetd.callers import Caller, Role
