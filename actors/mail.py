@@ -189,18 +189,15 @@ class Mail(Actor):
     def _over_soon(self, name: str, outcome: Outcome) -> None:
         """Have a result recorded; nobody sees it before."""
         ticket = self._tickets.get(name)
-        if ticket is None or ticket.outcome is not None:
+        if ticket is None or ticket.outcome is not None or ticket.ending is not None:
             self.log.error("result of ticket %s has nowhere to go", name, extra={"fleet_ticket": name})
             return
-        ended = msgspec.structs.replace(ticket, outcome=outcome, prompt="")
-        self._journal.record(self, _Ended(name, outcome), ended.entry(), Entry("turn", name, None))
+        ticket.ending = outcome
+        self._journal.record(self, _Ended(name, outcome), ticket.entry(), Entry("turn", name, None))
 
     def _ended(self, name: str, outcome: Outcome) -> None:
         ticket = self._tickets[name]
-        if ticket.outcome is not None:
-            self.log.error("ticket %s has ended twice", name, extra={"fleet_ticket": name})
-            return
-        ticket.outcome, ticket.prompt = outcome, ""
+        ticket.outcome, ticket.ending, ticket.prompt = outcome, None, ""
         if not self._answer_waiting(ticket):
             self._leads.tell(Notify(ticket.lead, EndedTicket(ticket.id, ticket.target, outcome.status)))
 

@@ -330,13 +330,13 @@ class Panes(Actor):
     async def _press(self, ask: PressKeys) -> None:
         try:
             await self._host(ask.pane).press(ask.pane, *ask.keys)
-        except HostError as broken:
+        except (HostError, PaneMissing) as broken:
             log.warning("keys not pressed", extra={"fleet_pane": ask.pane.id, "fleet_reason": str(broken)})
 
     async def _close_pane(self, ask: ClosePane) -> None:
         try:
             await self._host(ask.pane).close(ask.pane)
-        except HostError as broken:
+        except (HostError, PaneMissing) as broken:
             log.error("pane not closed", extra={"fleet_pane": ask.pane.id, "fleet_reason": str(broken)})
         tell_if_alive(ask.back, PaneClosed(ask.pane))
 

@@ -121,6 +121,8 @@ class Questions(Actor):
         self._asking: dict[str, list[Reply[str]]] = {}
         #: Questions whose answer is being recorded.
         self._answering: set[str] = set()
+        #: Questions that are being recorded, with who asks the same meanwhile.
+        self._recording: dict[str, list[PutQuestion]] = {}
         self._count = 0
 
     def __repr__(self) -> str:
@@ -151,9 +153,7 @@ class Questions(Actor):
     def _recorded(self, then: Message) -> object:
         match then:
             case _Asked(ask=ask, question=question):
-                self._leads.tell(Notify(ask.lead, OpenQuestion(question, ask.target)))
-                ask.reply.answer(question)
-                return question
+                return self._asked(ask, question)
             case _Answered(ask=ask):
                 return self._answered(ask)
             case _:
@@ -164,7 +164,8 @@ class Questions(Actor):
         match then:
             case _Asked(ask=ask, question=question):
                 del self._questions[question]
-                ask.reply.refuse(refusal)
+                for asker in (ask, *self._recording.pop(question)):
+                    asker.reply.refuse(refusal)
             case _Answered(ask=ask):
                 self._answering.discard(ask.question)
                 ask.reply.refuse(refusal)
@@ -187,6 +188,9 @@ class Questions(Actor):
         # A member whose call was cut off by a restart of the daemon asks again: it is the same question.
         for known in self._questions.values():
             if (known.view.target, known.view.text, known.open) == (ask.target, ask.text, True):
+                if known.view.id in self._recording:
+                    self._recording[known.view.id].append(ask)
+                    return LATER
                 return known.view.id
         if self._open_count() >= OPEN_QUESTIONS:
             raise QuestionsFull(f"{OPEN_QUESTIONS} questions are open, the most that may: go on without an answer")
@@ -198,7 +202,20 @@ class Questions(Actor):
         name = f"q-{self._count}"
         question = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
         self._questions[name] = question
+        self._recording[name] = []
         return self._journal.record(self, _Asked(ask, name), question.entry())
+
+    def _asked(self, ask: PutQuestion, name: str) -> object:
+        askers = (ask, *self._recording.pop(name))
+        question = self._questions[name]
+        if question.closed is not None:  # its member has ended while it was written
+            for asker in askers:
+                asker.reply.refuse(QuestionClosed(f"question {name} is closed: {question.closed}"))
+            return LATER
+        self._leads.tell(Notify(ask.lead, OpenQuestion(name, ask.target)))
+        for asker in askers:
+            asker.reply.answer(name)
+        return name
 
     def _question(self, name: str) -> _Question:
         question = self._questions.get(name)

@@ -166,7 +166,8 @@ class Resolver(Actor):
             left_ns = self._turn.began_ns + self._turn.deliver.timeout_ns - self.now()
             self.tell(StartTimer(self._turn.ticket, left_ns))
         self._panes.tell(Bind(self._pane, self))
-        self._panes.tell(Watch(self._pane, self))
+        if self._closed is None:
+            self._panes.tell(Watch(self._pane, self))
         await super().run()
 
     def handle(self, message: Message) -> object:
@@ -316,7 +317,7 @@ class Resolver(Actor):
         tracker = None if turn is None else turn.tracker
         reading = self.setup.grammar.read(frame, None if tracker is None else tracker.sent)
         still_ns = self._still.note(frame)
-        if not self._ready:
+        if not self._ready and self._closed is None:
             return self._starting(reading, still_ns)
         if turn is None or tracker is None or self._closed is not None:
             return None

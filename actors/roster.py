@@ -131,7 +131,7 @@ class Roster(Actor):
         states: dict[str, int] = {}
         for member in self._members.values():
             states[member.state] = states.get(member.state, 0) + 1
-        return f"<Roster {dict(sorted(states.items()))}>"
+        return f"<Roster {', '.join(f'{count} {state}' for state, count in sorted(states.items())) or 'empty'}>"
 
     def handle(self, message: Message) -> object:
         match message:

@@ -40,9 +40,14 @@ class Ticket(msgspec.Struct):
     outcome: Outcome | None = None
     collected: bool = False
     late_reply: str | None = None
+    #: How it ended, while that is being written down: nobody is told yet, and whatever is written meanwhile has it.
+    ending: Outcome | None = None
 
     def entry(self) -> Entry:
-        return Entry("ticket", self.id, msgspec.json.encode(self))
+        kept = self
+        if self.ending is not None:
+            kept = msgspec.structs.replace(self, outcome=self.ending, ending=None, prompt="")
+        return Entry("ticket", self.id, msgspec.json.encode(kept))
 
     def view(self) -> TicketView:
         return TicketView(

@@ -11,7 +11,7 @@ import trio
 from trio_util import periodic
 
 from actors.actor import ActorDead, Unanswered
-from actors.host import HostError, PaneHost, PaneRef
+from actors.host import HostError, PaneEnded, PaneHost, PaneRef
 from actors.panes import HostSaw, Observed, Panes, Watched
 
 log = logging.getLogger("fleetd.watching")
@@ -31,7 +31,11 @@ async def _look_once(panes: Panes, hosts: Mapping[str, PaneHost]) -> None:
     watched = await panes.ask(Watched())
     by_host: dict[str, list[PaneRef]] = {}
     for pane in watched:
-        by_host.setdefault(pane.host, []).append(pane)
+        if pane.host in hosts:
+            by_host.setdefault(pane.host, []).append(pane)
+        else:
+            # An earlier daemon had another kind of terminal: what became of the pane nobody can say.
+            panes.tell(HostSaw(PaneEnded(pane)))
     for name, refs in by_host.items():
         try:
             frames = await hosts[name].capture(refs)

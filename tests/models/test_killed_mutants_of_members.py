@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -297,5 +296,4 @@ def test_its_repr_counts_the_members_by_their_state() -> None:
     bench.up("m-2", "lexer", PaneRef("memory", "%2"))
     bench.up("m-3", "linker", PaneRef("memory", "%3"))
     bench.tell(Ready("m-3"))
-    assert repr(bench.roster).startswith("<Roster {")
-    assert re.findall(r"'(\w+)'>?: (\d+)", repr(bench.roster)) == [("idle", "1"), ("starting", "2")]
+    assert repr(bench.roster) == "<Roster 1 idle, 2 starting>"

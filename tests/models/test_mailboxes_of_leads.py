@@ -31,7 +31,7 @@ from actors.panes import PromptNotTyped, PromptTyped, TypePrompt
 from actors.push import Drop, LeadPane, PushLoop, PushSettings, Put, SetPane, SetPush, TakeNotices, Tick
 from actors.questions import AwaitAnswer, ListQuestions, PutAnswer, PutQuestion, Questions
 from actors.screen import Sent
-from actors.turn import Outcome, Phase, Progress, Status, TurnEnded
+from actors.turn import LateReply, Outcome, Phase, Progress, Status, TurnEnded
 from tests.actors.recorders import Recorder, TableGrammar, frame
 from tests.models.asks import answer
 from tests.models.senders import Disk, S, Scene, every_merge, flush, pairs, result
@@ -64,7 +64,7 @@ class MailScene(Scene):
             ),
             "the policy": (failed, ended("m-1", "t-1", Status.FAILED)),
             "the registry of leads": (failed, ended("m-3", "t-3", Status.BACKEND_ERROR)),
-            "the quarantine": (ended("m-3", "t-3", Status.EXHAUSTED), ended("m-2", "t-2", Status.EXHAUSTED)),
+            "the quarantine": (ended("m-3", "t-3", Status.EXHAUSTED), LateReply("m-3", "t-3", "late")),
             "the disk": (self.disk.safe, self.disk.full, self.disk.safe),
         }
 
@@ -90,7 +90,7 @@ class MailScene(Scene):
         nudged = Counter(each.item.key for each in self.leads.only(Notify) if isinstance(each.item, EndedTicket))
         for name, status in shown.items():
             assert status is firsts[name]
-            assert self.disk.refused or self.on_disk(name) is not None
+            assert self.disk.refused or self.on_disk(name) == status
         assert set(nudged) <= set(shown)
         assert all(times == 1 for times in nudged.values())
         if self.wait in self.told:
@@ -109,9 +109,9 @@ class MailScene(Scene):
 
 
 class LastResultStands(Mail):
-    def _ended(self, name: str, outcome: Outcome) -> None:
-        self._tickets[name].outcome = None
-        super()._ended(name, outcome)
+    def _over_soon(self, name: str, outcome: Outcome) -> None:
+        self._tickets[name].outcome = self._tickets[name].ending = None
+        super()._over_soon(name, outcome)
 
 
 class QuestionsScene(Scene):
@@ -143,6 +143,12 @@ class QuestionsScene(Scene):
                 assert isinstance(result(wait), Refused)
             else:
                 assert result(wait) == answers.get(wait.question)
+        over: set[str] = set()
+        for each in self.leads.told:
+            if isinstance(each, Settled):
+                over.add(each.key)
+            elif isinstance(each, Notify):
+                assert each.item.key not in over
         settled = Counter(each.key for each in self.leads.only(Settled))
         assert all(times == 1 for times in settled.values())
         assert not set(settled) & set(listed)
