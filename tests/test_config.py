@@ -545,9 +545,10 @@ def uncommented() -> str:
 def test_the_example_file_loads_and_holds_the_defaults() -> None:
     config = read(EXAMPLE, shipped=ADAPTERS)
     assert msgspec.structs.replace(config, profiles={}) == Config()
-    first = config.profiles["demo-a"]
-    assert (first.credential_id, first.capacity, first.min_turn_ns) == ("demo-a", 2, 2 * NS)
-    assert config.profiles["demo-b"].credential_id == "demo-a"
+    first = config.profiles["claude-a"]
+    assert (first.credential_id, first.capacity, first.min_turn_ns) == ("anthropic-a", 2, 2 * NS)
+    assert first.limit_retries
+    assert config.profiles["claude-b"].credential_id == "anthropic-a"
     assert config.profiles["other"].patterns == Patterns()
 
 
@@ -556,7 +557,7 @@ def test_the_example_file_also_loads_with_its_commented_settings() -> None:
     config = load(uncommented(), shipped=ADAPTERS)
     assert config.health.coverage is Coverage.FULL
     assert config.host is HostName.TMUX
-    assert config.profiles["demo-a"].env_from == ("MY_AGENT_API_KEY",)
+    assert config.profiles["claude-a"].env_from == ("ANTHROPIC_API_KEY",)
 
 
 @pytest.mark.criterion("U5.15")
