@@ -74,6 +74,10 @@ def build_parser() -> argparse.ArgumentParser:
     demo.add_argument("--fast", action="store_true", help="a shorter cool-off")
     verb("mcp", "serve MCP on standard input and output", json_output=False)
     verb("hook", "hand an event of an agent program (a JSON object on standard input) to the daemon", json_output=False)
+    doctor = verb("doctor", "look whether fleetd can work here, and say what is missing")
+    doctor.add_argument("--config", type=Path, help="the configuration file")
+    init = verb("init", "write a first fleetd.yaml for the agents that are installed here", json_output=False)
+    init.add_argument("file", nargs="?", type=Path, default=Path("fleetd.yaml"), help="default: ./fleetd.yaml")
     unit = verb("unit", "print a unit for systemd's user manager", json_output=False)
     unit.add_argument("--config", type=Path, help="the configuration file")
     verb("prompt", "print the block for a lead's own CLAUDE.md or AGENTS.md", json_output=False)
@@ -259,6 +263,27 @@ def _hook(arguments: Arguments) -> int:
     return hand_over([str(socket_path(runtime_dir(arguments.runtime_dir, os.environ)))])
 
 
+def _doctor(arguments: Arguments) -> int:
+    from fleetd.doctor import Weight, examine
+
+    directory = runtime_dir(arguments.runtime_dir, os.environ)
+    findings = list(examine(arguments.config, directory, os.environ, Path.cwd()))
+    rows = [{"what": each.what, "weight": str(each.weight), "said": each.said} for each in findings]
+    _show(arguments, {"findings": rows}, "\n".join(f"{row['weight']:8}{row['what']}: {row['said']}" for row in rows))
+    return FAILED if any(each.weight is Weight.WRONG for each in findings) else DONE
+
+
+def _init(arguments: Arguments) -> int:
+    from fleetd.init import write_first
+
+    try:
+        agents = write_first(arguments.file)
+    except OSError as exc:
+        return _say(f"{arguments.file} cannot be written: {exc.strerror}", FAILED)
+    print(f"{arguments.file} has a profile for {', '.join(agents)}: look at its accounts, then run fleetd doctor")
+    return DONE
+
+
 def _unit(arguments: Arguments) -> int:
     from fleetd.unit import Unquotable, unit
 
@@ -312,5 +337,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "mcp": _mcp,
     "hook": _hook,
     "prompt": _prompt,
+    "doctor": _doctor,
+    "init": _init,
     "unit": _unit,
 }
