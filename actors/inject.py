@@ -113,6 +113,14 @@ def injectable(reading: Reading, still_ns: int) -> str | None:
     return None
 
 
+def _is_ours(draft: str, prompt: str) -> bool:
+    """Whether a draft is an earlier prompt, or a good part of it.
+
+    One that begins with our own head is, whatever the program shows instead of what was pasted behind it.
+    """
+    return dense(draft).startswith(dense(HEAD)) or is_part(draft, prompt)
+
+
 class Injection:
     """One prompt on its way into one pane.
 
@@ -158,7 +166,7 @@ class Injection:
                     await self._host.leave_mode(self._pane)
             elif why is not None:
                 mode_since = rest_since = None
-                if clears and reading.input_open and is_part(reading.draft, leftover):
+                if clears and reading.input_open and _is_ours(reading.draft, leftover):
                     clears -= 1
                     await self._press(*self._typing.clear_keys)
             else:
@@ -335,7 +343,8 @@ class Injection:
         if confirmed():
             return True
         draft = reading.draft
-        if draft and (draft == read_before.draft or is_part(draft, sent.prompt)):
+        shortened = any(mark in draft for mark in self._typing.placeholders)
+        if draft and (shortened or draft == read_before.draft or _is_ours(draft, sent.prompt)):
             return False
         if reading.state is State.BUSY and read_before.state is not State.BUSY:
             return True

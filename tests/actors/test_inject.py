@@ -153,6 +153,21 @@ async def test_a_swallowed_enter_is_pressed_again_and_the_text_is_not_typed_agai
     assert typed.at_ns == round((BREATH_S + (ENTERS - 1) * BEGIN_S) * 1e9)
 
 
+async def test_a_placeholder_that_comes_behind_the_enter_is_no_turn_that_began(
+    autojump_clock: MockClock, desk: Desk
+) -> None:
+    """The program is still busy with the paste, and swallows the key."""
+    desk.typing = Typing(placeholders=("[Pasted text",))
+    desk.pane.swallowed["Enter"] = 1
+    desk.agent.on_paste = lambda _: setattr(desk.agent.story, "draft", "lin")
+    shown = partial(setattr, desk.agent.story, "draft", "[Pasted text #1 +40 lines]")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(at, ECHO_S + BREATH_S + 0.3, shown)
+        await desk.type("line\n" * 40 + "end")
+    assert desk.agent.prompts == ["[Pasted text #1 +40 lines]"]
+    assert desk.pane.keys[1:] == ["Enter", "Enter"]
+
+
 async def test_a_turn_that_has_come_and_gone_counts_as_begun(autojump_clock: MockClock, desk: Desk) -> None:
     submit = desk.agent.on_key
 

@@ -76,7 +76,7 @@ async def _running(argv: list[str], backend: Backend) -> AsyncIterator[Backend]:
         [sys.executable, str(BACKENDS / argv[0]), *argv[1:]], stdout=-3, stderr=-3, env={}
     )
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while True:
                 try:
                     await backend.get("/state")

@@ -12,6 +12,9 @@ from typing import Any, ClassVar
 import pytest
 import trio
 
+from actors.leads import Join
+from actors.screen import State
+from fleetd.agents import ADAPTERS
 from fleetd.callers import Caller, Role
 from fleetd.hosts.tmux import TmuxHost
 from tests.live.agents.programs import NotInstalled, install
@@ -46,6 +49,7 @@ class AgentSuite:
     async def running(self, rig: Rig, tmp_path: Path) -> AsyncIterator[Running]:
         host = TmuxHost(private_run(tmp_path))
         async with serving(tmp_path, rig.profiles(), host) as running:
+            running.lead = Caller(Role.LEAD, await running.daemon.fleet.leads.ask(Join("suite")), str(rig.work))
             yield running
 
     async def member(self, rig: Rig, running: Running, profile: str = "one") -> str:
@@ -96,6 +100,13 @@ class AgentSuite:
         await rig.wants_permission()
         ticket = await running.send(target, "Please run it.")
         await running.until_state(target, "blocked", within_s=rig.turn_s)
+
+        async def drawn() -> bool:
+            """A hook tells of a dialog before it is on the screen and takes keys."""
+            frame = await running.screen(await running.pane(target))
+            return ADAPTERS[rig.agent].grammar.read(frame).state is State.BLOCKED
+
+        await running.until(drawn, "the dialog is drawn", within_s=rig.turn_s)
         behind = await running.send(target, "This must wait and never answer the dialog.")
         await rig.answers("It ran.")
         await running.press(target, *rig.approve_keys)
