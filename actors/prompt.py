@@ -13,17 +13,20 @@ COMMAND_PREFIXES: Final = ("/", "!", "#", "@", "\\")
 GUARD: Final = "Task: "
 #: How much of a text's end stands for all of it; a few letters may be anybody's.
 TELLING: Final = 20
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """The text without anything that a terminal could take for an order, or that no terminal can take.
+
+    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL, C1 and lone surrogates go.
+    """
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def sanitise(text: str) -> str:
-    """The text without anything that a terminal or a program could take for a key, or that no terminal can take.
-
-    Newlines and tabs stay; CR LF and CR become LF; the other C0 controls, DEL, C1 and lone surrogates go; so do
-    trailing blanks.
-    """
-    unified = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(ch for ch in unified if ch in "\n\t" or not _CONTROL.match(ch)).strip("\n").rstrip()
+    """The text as it is safe to type: :func:`harmless`, without empty lines around it and blanks behind it."""
+    return harmless(text).strip("\n").rstrip()
 
 
 def guarded(text: str) -> str:

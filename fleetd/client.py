@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,13 @@ class Client:
             Refusal: the daemon refused it.
             NoDaemon: the daemon went away before it answered; whether it did what was asked is not known.
         """
-        async for message in self.exchange(method, params):
-            if "result" in message:
-                return message["result"]
+        async with aclosing(self.exchange(method, params)) as messages:
+            async for message in messages:
+                if "result" in message:
+                    return message["result"]
         raise NoDaemon("the daemon went away before it answered: look with fleetd status before you repeat it")
 
-    async def exchange(self, method: str, params: Mapping[str, Any] | None = None) -> AsyncIterator[Envelope]:
+    async def exchange(self, method: str, params: Mapping[str, Any] | None = None) -> AsyncGenerator[Envelope, None]:
         """Send a request; yield what the daemon says meanwhile, and last its answer.
 
         Raises:
@@ -55,6 +56,8 @@ class Client:
             self._lines.send(request(self._ids, method, dict(params or {})))
         except FrameTooLong as bound:
             raise Refusal(f"that is too much for one request: {bound}", {}) from None
+        except UnicodeEncodeError:
+            raise Refusal("that holds bytes which are no text in UTF-8: convert them", {}) from None
         while (message := await self._receive()) is not None:
             if "error" in message:
                 error = message["error"]

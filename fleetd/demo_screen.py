@@ -106,6 +106,8 @@ class Story:
 
 def cells(text: str) -> int:
     """Terminal columns of a text."""
+    if text.isascii():
+        return len(text)
     return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
 
 
@@ -118,6 +120,8 @@ def fold(text: str, room: int) -> list[str]:
     """One line of text hard-wrapped to ``room`` columns, at spaces where there are any."""
     folded: list[str] = []
     while True:
+        if text.isascii() and len(text) <= room:
+            return [*folded, text]
         cut = used = 0
         while cut < len(text) and (used := used + cells(text[cut])) <= room:
             cut += 1

@@ -8,6 +8,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
+from actors.prompt import harmless
+
 #: Bytes of one log file, and how many old ones are kept.
 LOG_BYTES: Final = 10 * 1024 * 1024
 LOG_FILES: Final = 5
@@ -21,10 +23,14 @@ class LineFormatter(logging.Formatter):
         self.converter = time.gmtime
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
 
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and a traceback's below it. Both may quote a member, and a log is read in a terminal."""
+        return harmless(super().format(record))
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         fields = sorted((name, value) for name, value in vars(record).items() if name.startswith(_FIELD))
         shown = "".join(f" {name.removeprefix(_FIELD)}={value!r}" for name, value in fields)
-        return super().formatMessage(record).replace("\n", " ") + shown
+        return harmless(super().formatMessage(record)).replace("\n", " ") + shown
 
 
 class LogFile(RotatingFileHandler):

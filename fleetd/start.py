@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import trio
 
+from actors.supervise import leaf
 from fleetd.client import NoDaemon, connect
 from fleetd.rundir import make_runtime_dir, runtime_dir, socket_path
 
@@ -49,7 +50,10 @@ def start(directory: str | None, config: Path | None) -> dict[str, Any]:
             raise StartFailed(words.removeprefix("fleetd: ") or f"the daemon ended with exit code {code}")
         try:
             status = trio.run(_status, socket_path(run))
-        except NoDaemon:
+        except (NoDaemon, ExceptionGroup) as none:
+            # One that dies while it is asked leaves its error inside the client's nursery.
+            if not isinstance(leaf(none), NoDaemon):
+                raise
             time.sleep(LOOK_S)
             continue
         if status["pid"] == daemon.pid:

@@ -43,9 +43,7 @@ class SqliteStore:
             self._database = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             self._prepare()
         except (sqlite3.Error, OSError) as exc:
-            raise StoreBroken(
-                f"the journal {path} cannot be used: {exc}. Move it away to start without its members and sends"
-            ) from exc
+            raise self._broken(exc) from exc
 
     def _prepare(self) -> None:
         run = self._database.execute
@@ -58,15 +56,26 @@ class SqliteStore:
                 f"the journal {self._path} is of version {version} and this fleetd writes {VERSION}: "
                 "start the fleetd that wrote it, or move the file away"
             )
-        run(f"PRAGMA user_version={VERSION}")
+        if version == VERSION:
+            return  # nothing is written, so that a full disk does not stop a start
         run(
             "CREATE TABLE IF NOT EXISTS record "
             "(kind TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, id)) WITHOUT ROWID"
         )
+        run(f"PRAGMA user_version={VERSION}")
+
+    def _broken(self, exc: Exception) -> StoreBroken:
+        return StoreBroken(
+            f"the journal {self._path} cannot be used: {exc}. See that its disk has room and lets fleetd write; "
+            "if the file is damaged, move it away to start without its members and sends"
+        )
 
     def load(self) -> list[Entry]:
-        """Every record."""
-        rows = self._database.execute("SELECT kind, id, body FROM record").fetchall()
+        """Every record. Raises :class:`StoreBroken` where the file is damaged."""
+        try:
+            rows = self._database.execute("SELECT kind, id, body FROM record").fetchall()
+        except sqlite3.Error as exc:
+            raise self._broken(exc) from exc
         return [Entry(kind, id, body) for kind, id, body in rows]
 
     async def write(self, entries: Sequence[Entry]) -> None:

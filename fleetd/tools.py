@@ -16,6 +16,7 @@ import msgspec
 
 from actors.actor import ActorError, Refused
 from actors.leads import LoopOf
+from actors.prompt import harmless
 from actors.push import TakeNotices
 from fleetd import lead_tools, member_tools, views
 from fleetd.callers import Caller, Role
@@ -97,6 +98,11 @@ class Tools:
         return [tool.spec for tool in TABLE.values() if role in tool.roles]
 
     async def call(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Answers, questions and screens are members' words, and end on somebody's terminal: no control leaves here."""
+        result = await self._call(caller, name, arguments)
+        return ToolResult(_harmless(dict(result.structured)), harmless(result.text), result.is_error)
+
+    async def _call(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         tool = TABLE.get(name)
         if tool is None:
             return refusal("unknown_tool", f"no tool is called {name}")
@@ -129,3 +135,16 @@ class Tools:
             return result
         structured = {**result.structured, "notices": list(notices)}
         return ToolResult(structured, "\n".join([result.text, "", *notices]), result.is_error)
+
+
+def _harmless(value: Any) -> Any:
+    """A structure of builtins with every text in it made :func:`actors.prompt.harmless`."""
+    match value:
+        case str():
+            return harmless(value)
+        case dict():
+            return {key: _harmless(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_harmless(inner) for inner in value]
+        case _:
+            return value

@@ -9,15 +9,23 @@ from typing import Final
 TIMEOUT_S: Final = 10.0
 
 
+class NotDelivered(Exception):
+    """The event has not arrived. The message never holds the address: that may hold a token, and goes to the log."""
+
+
 async def post(url: str, event: Mapping[str, object]) -> None:
     """POST one event as JSON.
 
     Raises:
-        httpx.HTTPError: it was not delivered, or not taken.
+        NotDelivered: it was not delivered, or not taken.
     """
     # Imported at the first event: most daemons never have one, and the import costs a tenth of a second.
     import httpx
 
-    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
-        response = await client.post(url, json=dict(event))
-        response.raise_for_status()
+    try:
+        async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
+            response = await client.post(url, json=dict(event))
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise NotDelivered(f"the webhook cannot be reached: {type(exc).__name__}") from None
+    if not response.is_success:
+        raise NotDelivered(f"the webhook answered {response.status_code}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
 import trio
 
-from fleetd.webhook import post
+from fleetd.webhook import NotDelivered, post
 
 pytestmark = pytest.mark.live
 
@@ -49,11 +48,21 @@ async def test_an_event_is_posted_as_json(hook: Hook) -> None:
     if hook.status.startswith("204"):
         await post(hook.url, event)
     else:
-        with pytest.raises(httpx.HTTPStatusError):
+        with pytest.raises(NotDelivered, match=r"answered 500$"):
             await post(hook.url, event)
     assert hook.bodies == [event]
 
 
 async def test_a_webhook_that_nobody_serves_is_an_error() -> None:
-    with pytest.raises(httpx.ConnectError):
+    with pytest.raises(NotDelivered, match=r"ConnectError$"):
         await post("http://127.0.0.1:9/hook", {})
+
+
+@pytest.mark.parametrize(
+    "address", ["http://u:{}@127.0.0.1:9/", "http://127.0.0.1:9/?t={}", "http://[{}]/", "http://x:{}/"]
+)
+async def test_what_is_said_of_a_failure_holds_nothing_of_the_address(address: str) -> None:
+    with pytest.raises(NotDelivered) as failed:
+        await post(address.format("sesame"), {})
+    assert "sesame" not in str(failed.value)
+    assert failed.value.__cause__ is None

@@ -45,6 +45,12 @@ def write(path: str, line: str) -> None:
     os.replace(draft, path)
 
 
+def note_end(path: str, line: str) -> None:
+    """Write down how the program ended; on a disk that takes nothing, this process's own exit code has to say it."""
+    with suppress(OSError):
+        write(path, line)
+
+
 def adopt() -> None:
     """Become the parent of every descendant that loses its own."""
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -114,11 +120,11 @@ def main(spec_path: str) -> int:
     ended = wait_for(pid)
     if os.WIFSIGNALED(ended):
         killer = os.WTERMSIG(ended)
-        write(status, f"killed {killer}")
+        note_end(status, f"killed {killer}")
         code = 128 + killer
     else:
         code = os.WEXITSTATUS(ended)
-        write(status, f"exited {code}")
+        note_end(status, f"exited {code}")
     end_what_is_left()
     return code
 

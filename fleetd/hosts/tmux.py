@@ -144,7 +144,10 @@ class TmuxHost(PaneHost):
         await self._serving()
         life = self._life
         assert life is not None
-        found = (await tagged(self._control)).get(pane.id)
+        try:
+            found = (await tagged(self._control)).get(pane.id)
+        except NoServer as ended_now:
+            raise PaneGone(f"pane {pane.id} is gone: {ended_now}") from ended_now
         if found is None or not found.is_pane(pane, target):
             raise PaneGone(f"pane {pane.id} is gone, or another one by now")
         seat = self._seats[pane] = Seat(pane, found.window, Launch.resumed(found.tag.status), life)

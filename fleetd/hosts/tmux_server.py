@@ -84,8 +84,13 @@ class Server:
             HostError: it cannot be started, or the one that runs is of another version.
         """
         configuration = self._directory / "tmux.conf"
-        configuration.unlink(missing_ok=True)
-        write_private(configuration, CONFIGURATION.encode())
+        try:
+            configuration.unlink(missing_ok=True)
+            write_private(configuration, CONFIGURATION.encode())
+        except OSError as exc:
+            # A server that runs has read it already, so a full disk is no obstacle to it.
+            if not server_pid(self.socket):
+                raise HostError(f"tmux cannot be configured: {exc.strerror}: {configuration}") from exc
         size = ["-x", str(SIZE[0]), "-y", str(SIZE[1])]
         # A session needs a window. This one's process lives, because a paste into a dead pane may kill the server.
         session = ["new-session", "-d", "-s", SESSION, "-n", SESSION, *size, "--", "tail", "-f", "/dev/null"]
@@ -99,9 +104,10 @@ class Server:
                 env=environment(),
                 cwd="/",
             )
-        if run is None:
-            raise HostError(f"tmux did not start within {ANSWER_S:g} s: look at the machine's load")
         pid = server_pid(self.socket)
+        if run is None:
+            what = f"the tmux server (pid {pid}) did not answer" if pid else "tmux did not start"
+            raise HostError(f"{what} within {ANSWER_S:g} s: look at it, and at the machine's load")
         said = run.stderr.decode(errors="replace").strip() or "it gave no reason"
         if run.returncode == 0 or "duplicate session" in said:
             if pid and (started := process_start(pid)):
