@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -238,6 +238,17 @@ def tmux_hints(ancestry: tuple[Process, ...]) -> tuple[str, ...]:
     Their environment is theirs to write: somebody has to ask that server whether the pane is really there.
     """
     hints: dict[str, None] = {}
+    for value in started_with("TMUX", ancestry):
+        # PATH,SERVER_PID,SESSION: only the path may hold commas.
+        path = value.rsplit(",", 2)[0]
+        if path.startswith("/"):
+            hints[path] = None
+    return tuple(hints)
+
+
+def started_with(name: str, ancestry: Iterable[Process]) -> Iterator[str]:
+    """The values of a variable in the environments that the processes were started with, nearest first."""
+    begin = f"{name}=".encode()
     for process in ancestry:
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as file:
@@ -245,13 +256,7 @@ def tmux_hints(ancestry: tuple[Process, ...]) -> tuple[str, ...]:
         except OSError as exc:
             log.debug("environment not read", extra={"fleet_pid": process.pid, "fleet_reason": str(exc)})
             continue
-        for entry in environ.split(b"\0"):
-            if entry.startswith(b"TMUX="):
-                # PATH,SERVER_PID,SESSION: only the path may hold commas.
-                path = os.fsdecode(entry[len(b"TMUX=") :].rsplit(b",", 2)[0])
-                if path.startswith("/"):
-                    hints[path] = None
-    return tuple(hints)
+        yield from (os.fsdecode(entry[len(begin) :]) for entry in environ.split(b"\0") if entry.startswith(begin))
 
 
 # -- what an ancestry says -------------------------------------------------------------------------------------------

@@ -10,14 +10,10 @@ Both can be shed by code that means to. ``docs/security.md`` says what that leav
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping
 
 from fleetd.environment import MEMBER
-from fleetd.peer import ENVIRON_BYTES, PeerRefused, Process, process_start
-
-log = logging.getLogger("fleetd.strays")
+from fleetd.peer import PeerRefused, Process, process_start, started_with
 
 
 class Stray(PeerRefused):
@@ -55,17 +51,8 @@ def _by_session(ancestry: tuple[Process, ...], roots: Mapping[tuple[int, int], s
 
 def _by_environment(ancestry: tuple[Process, ...], runtime_dir: str) -> str | None:
     """Every member is started with its name and its daemon in the environment."""
-    ours = f"{MEMBER}=".encode()
-    for process in ancestry:
-        try:
-            with open(f"/proc/{process.pid}/environ", "rb") as file:
-                environ = file.read(ENVIRON_BYTES)
-        except OSError as exc:
-            log.debug("environment not read", extra={"fleet_pid": process.pid, "fleet_reason": str(exc)})
-            continue
-        for entry in environ.split(b"\0"):
-            if entry.startswith(ours):
-                target, _, daemon = os.fsdecode(entry[len(ours) :]).partition(" ")
-                if daemon == runtime_dir:
-                    return target
+    for value in started_with(MEMBER, ancestry):
+        target, _, daemon = value.partition(" ")
+        if daemon == runtime_dir:
+            return target
     return None

@@ -7,9 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from fleetd.agents.adapter import Adapter
+from fleetd.agents.claude import Claude
+from fleetd.agents.codex import Codex
 from fleetd.agents.demo import Demo
+from fleetd.agents.gemini import Gemini
+from fleetd.agents.opencode import OpenCode
+from fleetd.agents.qwen import Qwen
 
-_KNOWN: Final[tuple[Adapter, ...]] = (Demo(),)
+_KNOWN: Final[tuple[Adapter, ...]] = (Claude(), Codex(), Gemini(), OpenCode(), Qwen(), Demo())
 
 ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType({adapter.name: adapter for adapter in _KNOWN})
 

@@ -69,7 +69,8 @@ class AgentSuite:
         for text in ("The parser has two bugs.\n\nBoth are in line 7.", "The second answer."):
             await rig.answers(text)
             result = await self.turn(rig, running, target)
-            assert (result["status"], " ".join(result["text"].split())) == ("completed", " ".join(text.split()))
+            assert result["status"] == "completed", result
+            assert " ".join(result["text"].split()) == " ".join(text.split())
         assert await running.state(target) == "done"
 
     async def test_a_backend_failure_is_one(self, rig: Rig, running: Running) -> None:
