@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from actors.host import PaneGone
-from actors.journal import Entry, Journaling, Records
+from actors.journal import Entry, Journaling, Records, count_in
 from actors.launcher import CountFrom, Launcher, TakeOver
 from actors.member import TERMINAL, MemberState
 from actors.openturn import Resumed, TypedTurn
@@ -58,7 +58,8 @@ async def adopt(
     resumed: set[str] = set()
     lost: dict[str, str] = {}
     targets = {member.identity.target for member in members}
-    launcher.tell(CountFrom(max((_number(target) for target in (*targets, *strangers)), default=0) + 1))
+    numbers = [_number(target) for target in (*targets, *strangers)]
+    launcher.tell(CountFrom(max(count_in(records, "member"), *numbers, 0) + 1))
     for member in members:
         target = member.identity.target
         left = _left(records, target)

@@ -258,3 +258,13 @@ def by_kind(entries: Iterable[Entry]) -> Records:
 def count_of(name: str) -> int:
     """The count in an identifier of ours: ``t-17``."""
     return int(name.partition("-")[2])
+
+
+def counted(what: str, number: int) -> Entry:
+    """The highest number that was given to one of these: no restart gives it to another, whatever was forgotten."""
+    return Entry("count", what, str(number).encode())
+
+
+def count_in(records: Records, what: str) -> int:
+    """The highest number that was given to one of these; 0 for none."""
+    return int(records.get("count", {}).get(what, b"0"))

@@ -15,7 +15,7 @@ import outcome
 from actors.actor import LATER, Actor, Ask, Message, Tells
 from actors.gate import GateCheck, GateRead
 from actors.host import OpenFailed
-from actors.journal import Forgetful, Journaling, NotRecorded, Recorded
+from actors.journal import Forgetful, Journaling, NotRecorded, Recorded, counted
 from actors.leads import Owns
 from actors.member import Identity
 from actors.openturn import Resumed
@@ -155,7 +155,9 @@ class Launcher(Actor):
                 self._gate_read(message)
             case _Launched(result=outcome.Value(value=launched)):
                 record = MemberRecord(self._identity(message, launched), launched.cwd, launched.record)
-                self._journal.record(self, _Up(message, launched), record.entry())
+                self._journal.record(
+                    self, _Up(message, launched), record.entry(), counted("member", self._next_target - 1)
+                )
             case Recorded(then=_Up(done=done, launched=launched)):
                 self._up(done, launched)
             case NotRecorded(then=_Up(done=done, launched=launched), why=why):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
-from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded, Records
+from actors.journal import Entry, Forgetful, Journaling, NotRecorded, Recorded, Records, count_in, counted
 from actors.nudge import Item, Outage, Unattributed
 from actors.push import Drop, LeadPane, PushLoop, PushSettings, Put, SetPane, SetPush, StopPush
 from actors.turn import TurnEnded
@@ -187,7 +187,7 @@ class Leads(Actor):
         self._count += 1
         self._joining[join.key] = [join]
         id = f"lead-{self._count}"
-        return self._journal.record(self, _Joined(join.key, id), _entry(join.key, id))
+        return self._journal.record(self, _Joined(join.key, id), _entry(join.key, id), counted("lead", self._count))
 
     def _joined(self, key: str, id: str) -> str:
         self._add(key, id)
@@ -202,6 +202,7 @@ class Leads(Actor):
         self.effects.start_soon(loop.run, name=loop.name)
 
     def _restore(self, records: Records) -> None:
+        self._count = count_in(records, "lead")
         for id, key in records.get("lead", {}).items():
             self._count = max(self._count, int(id.removeprefix("lead-")))
             self._add(key.decode(), id)

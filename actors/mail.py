@@ -14,7 +14,18 @@ from typing import Final
 import msgspec
 
 from actors.actor import LATER, Actor, Ask, Message, Refused, Tells
-from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, Recorded, Records, count_of
+from actors.journal import (
+    Entry,
+    Forgetful,
+    Journaling,
+    NotKept,
+    NotRecorded,
+    Recorded,
+    Records,
+    count_in,
+    count_of,
+    counted,
+)
 from actors.leads import Notify, Settled
 from actors.member import SendsLost
 from actors.nudge import EndedTicket, LateAnswer
@@ -171,7 +182,9 @@ class Mail(Actor):
             f"t-{self._ticket_count}", send.lead, send.target, self.now(), send.timeout_ns, prompt=send.prompt
         )
         self._tickets[ticket.id] = ticket
-        return self._journal.record(self, _Opened(send, ticket.id), ticket.entry())
+        return self._journal.record(
+            self, _Opened(send, ticket.id), ticket.entry(), counted("ticket", self._ticket_count)
+        )
 
     def _make_room(self) -> None:
         if len(self._tickets) < KEPT_TICKETS:
@@ -284,6 +297,7 @@ class Mail(Actor):
     # -- after a restart -----------------------------------------------------------------------------------------
 
     def _restore(self, records: Records, resumed: frozenset[str], lost: Mapping[str, str]) -> None:
+        self._ticket_count = count_in(records, "ticket")
         tickets = [msgspec.json.decode(body, type=Ticket) for body in records.get("ticket", {}).values()]
         for ticket in sorted(tickets, key=lambda ticket: count_of(ticket.id)):
             self._tickets[ticket.id] = ticket

@@ -12,7 +12,18 @@ from typing import Final
 import msgspec
 
 from actors.actor import LATER, Actor, Ask, Message, Refused, Reply, Tells
-from actors.journal import Entry, Forgetful, Journaling, NotKept, NotRecorded, Recorded, Records, count_of
+from actors.journal import (
+    Entry,
+    Forgetful,
+    Journaling,
+    NotKept,
+    NotRecorded,
+    Recorded,
+    Records,
+    count_in,
+    count_of,
+    counted,
+)
 from actors.leads import Notify, Settled
 from actors.member import MemberOver
 from actors.nudge import OpenQuestion
@@ -203,7 +214,7 @@ class Questions(Actor):
         question = _Question(QuestionView(name, ask.lead, ask.target, ask.text, self.now()))
         self._questions[name] = question
         self._recording[name] = []
-        return self._journal.record(self, _Asked(ask, name), question.entry())
+        return self._journal.record(self, _Asked(ask, name), question.entry(), counted("question", self._count))
 
     def _asked(self, ask: PutQuestion, name: str) -> object:
         askers = (ask, *self._recording.pop(name))
@@ -265,6 +276,7 @@ class Questions(Actor):
         return question.view
 
     def _restore(self, records: Records) -> None:
+        self._count = count_in(records, "question")
         questions = [msgspec.json.decode(body, type=_Question) for body in records.get("question", {}).values()]
         for question in sorted(questions, key=lambda question: count_of(question.view.id)):
             self._questions[question.view.id] = question

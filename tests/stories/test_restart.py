@@ -117,6 +117,17 @@ async def test_a_member_that_was_released_does_not_come_back(fleet: Fleet) -> No
     assert (await fleet.lead().call("fleet_list"))["members"] == []
 
 
+async def test_no_target_is_ever_given_to_another_member(fleet: Fleet) -> None:
+    """A lead may remember one; a member that was released and forgotten has had it all the same."""
+    await fleet.spawn("a", "demo-a")
+    second = await fleet.spawn("b", "demo-a")
+    await fleet.lead().call("fleet_release", target=second.target)
+    await fleet.advance(1)
+    await fleet.restart()
+    third = await fleet.spawn("c", "demo-a")
+    assert (second.target, third.target) == ("m-2", "m-3")
+
+
 async def test_a_question_outlives_the_daemon_and_is_answered_after_it(fleet: Fleet) -> None:
     member = await fleet.spawn("a", "demo-a")
     await fleet.lead().send("a")
