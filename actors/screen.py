@@ -10,8 +10,10 @@ collapsed only to join a line with its continuation, because the programs wrap l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Final, Protocol
 from unicodedata import combining, east_asian_width
 
@@ -150,11 +152,20 @@ def blank_rows(text: str) -> int:
     return next((index for index, row in enumerate(reversed(rows)) if row.strip()), len(rows))
 
 
+#: Below U+0300 every character takes one column.
+_UNUSUAL: Final = re.compile("[\u0300-\U0010ffff]")
+
+
 def columns(text: str) -> int:
     """Terminal columns that a line takes: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(0 if combining(ch) else 2 if east_asian_width(ch) in "WF" else 1 for ch in text)
+    return len(text) + sum(map(_beyond_one, _UNUSUAL.findall(text)))
+
+
+@cache
+def _beyond_one(ch: str) -> int:
+    return -1 if combining(ch) else 1 if east_asian_width(ch) in "WF" else 0
 
 
 def indent(line: str) -> int:
@@ -167,6 +178,13 @@ def collapse(text: str) -> str:
     return " ".join(text.split())
 
 
+def _wrapped(line: str, below: str, width: int) -> bool:
+    """Whether the first word below did not fit behind this line."""
+    word = below.split(maxsplit=1)[0]
+    # No character takes more than two columns, so most lines need not be measured.
+    return 2 * len(line) + 1 + 2 * len(word) > width and columns(line) + 1 + columns(word) > width
+
+
 def logical_lines(lines: Sequence[str], width: int) -> list[tuple[str, str]]:
     """Each raw line with itself joined to its continuations.
 
@@ -177,16 +195,15 @@ def logical_lines(lines: Sequence[str], width: int) -> list[tuple[str, str]]:
         Pairs ``(raw line, joined line)``; both keep the raw indentation of their first line.
     """
     pairs: list[tuple[str, str]] = []
+    indents = [indent(line) if line.strip() else None for line in lines]
     for start, head in enumerate(lines):
-        if not head.strip():
+        begin = indents[start]
+        if begin is None:
             continue
         joined, last = head, head
-        for line in lines[start + 1 : start + 12]:
-            word = next(iter(line.split(maxsplit=1)), "")
-            if not word:
-                break
-            wrapped = columns(last) + 1 + columns(word) > width
-            if not (indent(line) > indent(head) or (wrapped and indent(line) >= indent(head))):
+        for index in range(start + 1, min(start + 12, len(lines))):
+            line, inner = lines[index], indents[index]
+            if inner is None or inner < begin or (inner == begin and not _wrapped(last, line, width)):
                 break
             joined, last = f"{joined} {line.strip()}", line
         pairs.append((head, joined))

@@ -4,8 +4,8 @@
     python bench/detection.py --write    put it into docs/detection.md
 
 The screens are those of tests/corpus: captures of the real programs with what their backend really did, and panes from
-public bug reports. They are judged by the code that ``fleetd replay`` and the daemon run. A *miss* is a failed turn that
-is not called a failure; a *false alarm* is a failure that was none; a *wrong kind* is a failure of another class.
+public bug reports. They are judged by the code that ``fleetd replay`` and the daemon run. A *miss* is a failed turn
+that is not called a failure; a *false alarm* is a failure that was none; a *wrong kind* is a failure of another class.
 """
 
 from __future__ import annotations

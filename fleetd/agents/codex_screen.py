@@ -263,17 +263,19 @@ def _ending(drawn: Sequence[str], *, torn: bool) -> _Ending:
         for index in marks
         if (scope[index].startswith(FAILURE) and index not in stopped)
         or (_FULL.match(scope[index]) and index > (-1 if block_at is None else block_at))
-        for line in _failure(scope[index:])
+        for line in _failure(scope, index)
     ]
     last = next((line for line in reversed(scope) if line), "")
     done = _DONE.match(last) is not None
     return _Ending(block_at if answer else None, answer, tuple(failures), bool(stopped) and not done, done)
 
 
-def _failure(lines: Sequence[str]) -> list[str]:
+def _failure(scope: Sequence[str], at: int) -> Sequence[str]:
     """A failure with the lines that it was wrapped to: they stand in column 0 as well."""
-    stop = next((index for index, line in enumerate(lines) if not line), len(lines))
-    return list(lines[:stop])
+    stop = at + 1
+    while stop < len(scope) and scope[stop] and not scope[stop].startswith(FAILURE):
+        stop += 1
+    return scope[at:stop]
 
 
 def _is_tool(block: Sequence[str]) -> bool:
