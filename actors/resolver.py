@@ -77,6 +77,8 @@ WAITING_SENDS: Final = 8
 PATIENCE_S: Final = 60.0
 #: How long a screen at rest waits for the program's own word on a turn that it has announced, in nanoseconds.
 GRACE_NS: Final = 1_500_000_000
+#: Between two Escapes, in nanoseconds.
+ESCAPE_GAP_NS: Final = 400_000_000
 
 
 # -- what a resolver takes ------------------------------------------------------------------------------------------
@@ -199,6 +201,8 @@ class Resolver(Actor):
             case StartTimer(ticket=ticket, left_ns=left_ns):
                 if (turn := self._turn) is not None and turn.ticket == ticket and not turn.settled:
                     turn.deadline = self.after(left_ns, TimedOut(ticket))
+            case PressKeys():
+                self._panes.tell(message)
             case PaneDied(ended=ended):
                 self._died(ended.how(), known=ended.status is not None or ended.signal is not None)
             case Release():
@@ -293,7 +297,7 @@ class Resolver(Actor):
         self._outlet.tell(Delivered(self.target))
         self._panes.tell(Watch(self._pane, self))
         if turn.interrupted:
-            self._panes.tell(PressKeys(self._pane, self.setup.interrupt_keys))
+            self._press_interrupt()
         elif not turn.settled:
             self._outlet.tell(Progress(turn.ticket, Phase.RUNNING))
             turn.deadline = self.after(turn.deliver.timeout_ns, TimedOut(turn.ticket))
@@ -494,13 +498,21 @@ class Resolver(Actor):
         self._settle(turn, Outcome(Status.INTERRUPTED, reason="its lead stopped the turn", turn_ns=self._elapsed(turn)))
         turn.interrupted = True
         if running:
-            self._panes.tell(PressKeys(self._pane, self.setup.interrupt_keys))
+            self._press_interrupt()
         elif turn.phase is Phase.TYPING:
             self._panes.tell(Withdraw(self._pane, turn.ticket))
         else:
             self._turn = None
             self._advance()
         return tickets
+
+    def _press_interrupt(self) -> None:
+        """Press what stops a turn. A second Escape comes a moment later: right behind one it is another key."""
+        keys = self.setup.interrupt_keys
+        at = next((n for n in range(1, len(keys)) if keys[n - 1] == keys[n] == "Escape"), len(keys))
+        self._panes.tell(PressKeys(self._pane, keys[:at]))
+        if at < len(keys):
+            self.after(ESCAPE_GAP_NS, PressKeys(self._pane, keys[at:]))
 
     def _died(self, how: str, *, known: bool) -> None:
         if self._closed is not None and self._turn is None:

@@ -17,14 +17,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from actors.patterns import LEGACY_ERROR
 from fleetd.agents import ADAPTERS
 from tests.agents.corpus import CORPUS, Capture, captures, reports
 
-PAGE: Final = REPOSITORY / "docs" / "detection.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "detection.md"
 BEGIN: Final = "<!-- table: begin (bench/detection.py --write) -->\n"
 END: Final = "<!-- table: end -->\n"
 FAILURES: Final = frozenset({"backend_error", "exhausted", "auth", "request", "failed", "interrupted"})

@@ -16,6 +16,11 @@ from fleetd.captures import frame_of
 from fleetd.replay import Row, judge, shipped_setup
 
 CORPUS: Final = Path(__file__).parents[1] / "corpus"
+#: Captures whose label is not what they show, with the evidence: they were taken one step later than their name says.
+DISPUTED: Final = {
+    "qwen/paste-big-draft": "labelled idle with a draft; its input box is empty, and its footer offers to steer a turn",
+    "qwen/paste-big-sent": "labelled working; the answer is there, and the program is at rest",
+}
 #: What a verdict of the public cases may be called more finely.
 FINER: Final = {"failed": {"failed", "auth", "request", "interrupted"}}
 
