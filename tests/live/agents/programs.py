@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 from pathlib import Path
@@ -31,6 +30,8 @@ GEMINI: Final = Package("@google/gemini-cli", "0.61.0", "gemini")
 OPENCODE: Final = Package("opencode-ai", "1.18.33", "opencode")
 QWEN: Final = Package("@qwen-code/qwen-code", "0.24.4", "qwen")
 
+#: Programs that were asked for: where they are, or why they are not.
+_tried: dict[Package, Path | NotInstalled] = {}
 #: What became of each program that was asked for: for the summary that says which were run.
 found: dict[str, str] = {}
 
@@ -45,13 +46,23 @@ def cache() -> Path:
     return Path(os.environ.get("FLEETD_TEST_AGENTS") or f"{home}/fleetd-test-agents")
 
 
-@functools.cache
 def install(package: Package) -> Path:
-    """The program's path, after it has been installed if it was missing.
+    """The program's path, after it has been installed if it was missing. It is tried once in a run.
 
     Raises:
         NotInstalled: npm is missing, failed or took too long.
     """
+    if package not in _tried:
+        try:
+            _tried[package] = _installed(package)
+        except NotInstalled as no:
+            _tried[package] = no
+    if isinstance(result := _tried[package], NotInstalled):
+        raise result
+    return result
+
+
+def _installed(package: Package) -> Path:
     folder = cache() / f"{package.command}-{package.version}"
     program = folder / "node_modules" / ".bin" / package.command
     if not program.exists():
