@@ -14,8 +14,8 @@ from typing import Any, Final
 import trio
 
 from actors.classify import Kind
-from actors.patterns import Pattern
 from fleetd.agents.claude_transcript import RESEND
+from fleetd.agents.failure_words import FailureWords
 
 #: How long the record of a failed turn is waited for, in seconds: it is written a moment after the hook.
 RECORD_S: Final = 1.0
@@ -82,21 +82,13 @@ _CLASSES: Final = {
 }
 
 #: The words of failures, in the classifier's order.
-_WORDS: Final = tuple(
-    (kind, Pattern(text, "@claude"))
-    for kind, text in (
-        (Kind.EXHAUSTED, EXHAUSTED),
-        (Kind.BACKEND_ERROR, BACKEND),
-        (Kind.AUTH, AUTH),
-        (Kind.REQUEST, REQUEST),
-    )
-)
+_WORDS: Final = FailureWords("@claude", exhausted=EXHAUSTED, backend=BACKEND, auth=AUTH, request=REQUEST)
 
 
 def kind_of(error: str, text: str) -> Kind:
     """What a failure is: exhaustion by its text, else by its class, else by its text."""
     line = text.split("\n", 1)[0]
-    says = next((kind for kind, pattern in _WORDS if pattern.matches(line)), Kind.FAILED)
+    says = _WORDS.kind(line) or Kind.FAILED
     return says if says is Kind.EXHAUSTED else _CLASSES.get(error, says)
 
 

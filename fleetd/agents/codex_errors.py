@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from actors.classify import Kind
-from actors.patterns import Pattern
 from fleetd.agents.codex_screen import FAILURE
+from fleetd.agents.failure_words import FailureWords
 
 #: Summing up an overlong conversation is a request too, and fails with these words before the failure's own.
 _OWN: Final = r"^■ (?:Error running (?:remote )?compact task: )?"
@@ -52,15 +52,7 @@ REQUEST: Final = (
 FAILED: Final = r"^■ "
 
 #: The words of failures in the classifier's order.
-_WORDS: Final = tuple(
-    (kind, Pattern(text, "@codex"))
-    for kind, text in (
-        (Kind.EXHAUSTED, EXHAUSTED),
-        (Kind.BACKEND_ERROR, BACKEND),
-        (Kind.AUTH, AUTH),
-        (Kind.REQUEST, REQUEST),
-    )
-)
+_WORDS: Final = FailureWords("@codex", exhausted=EXHAUSTED, backend=BACKEND, auth=AUTH, request=REQUEST)
 _CLASSES: Final = {
     "usage_limit_exceeded": Kind.EXHAUSTED,
     "rate_limit_exceeded": Kind.BACKEND_ERROR,
@@ -96,7 +88,7 @@ def kind_of(info: object, text: str) -> tuple[Kind, str]:
     """
     name, detail = next(iter(info.items()), ("", None)) if isinstance(info, Mapping) else (info, None)
     name = str(name or "")
-    words = next((kind for kind, pattern in _WORDS if pattern.matches(FAILURE + text.partition("\n")[0])), None)
+    words = _WORDS.kind(FAILURE + text.partition("\n")[0])
     if name in _CONNECTION:
         return _of_status(detail), name
     return _CLASSES.get(name) or words or Kind.FAILED, name

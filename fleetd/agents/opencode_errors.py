@@ -15,8 +15,8 @@ import msgspec
 
 from actors.classify import Kind
 from actors.clock import NS_PER_S
-from actors.patterns import Pattern
 from actors.resets import resets_in
+from fleetd.agents.failure_words import FailureWords
 
 #: Where an error stands: behind its bar, or, in old versions, as the raw object.
 _AT: Final = r"^ {0,4}(?:┃ .*|\{\"(?:type|error|message|code)\".*)"
@@ -66,15 +66,7 @@ REQUEST: Final = _AT + _TOO_MUCH
 FAILED: Final = r"^ {0,4}┃ +\S|^ {0,6}▣ "
 
 #: The words of failures in the classifier's order.
-_WORDS: Final = tuple(
-    (kind, Pattern(text, "@opencode"))
-    for kind, text in (
-        (Kind.EXHAUSTED, EXHAUSTED),
-        (Kind.BACKEND_ERROR, BACKEND),
-        (Kind.AUTH, AUTH),
-        (Kind.REQUEST, REQUEST),
-    )
-)
+_WORDS: Final = FailureWords("@opencode", exhausted=EXHAUSTED, backend=BACKEND, auth=AUTH, request=REQUEST)
 #: The program's own classes of failures that say what they are.
 _NAMES: Final = {
     "ProviderAuthError": Kind.AUTH,
@@ -132,7 +124,7 @@ def _kind_of(name: str, status: int | None, text: str, body: str) -> Kind:
 
 def _kind_by_words(text: str) -> Kind | None:
     line = f"  ┃  {' '.join(text.split())}"
-    return next((kind for kind, pattern in _WORDS if pattern.matches(line)), None)
+    return _WORDS.kind(line)
 
 
 _EPOCH: Final = re.compile(r'"(?:resets?_at|resetsAt|reset_time)"\s*:\s*"?(\d{10}(?:\d{3})?)\b')

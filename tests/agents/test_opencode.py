@@ -10,19 +10,25 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 
+from actors.actor import Message
 from actors.classify import Kind, classify, hopeless, word
 from actors.clock import NS_PER_S
-from actors.host import OpenFailed
+from actors.host import OpenFailed, PaneRef
+from actors.panes import PressKeys
+from actors.resolver import ESCAPE_GAP_NS
 from actors.screen import Frame, Reading, Sent, State
+from actors.sends import Interrupt
 from actors.signal import Signal, What
-from fleetd.agents import ADAPTERS, by_client
+from fleetd.agents import ADAPTERS, by_client, opencode_record
 from fleetd.agents.adapter import LaunchContext
 from fleetd.agents.opencode import CONTENT, TUI_CONFIG, OpenCode
-from fleetd.agents.opencode_plugin import EVENTS, PLUGIN, source
+from fleetd.agents.opencode_plugin import EVENTS, PLUGIN, RECORD, source
 from fleetd.agents.opencode_record import OVERFLOWS, Turns
 from fleetd.replay import shipped_setup
 from tests.agents.corpus import CORPUS
+from tests.models.left import PANE, Left
 
 OPENCODE = ADAPTERS["opencode"]
 SETUP = shipped_setup(OPENCODE)
@@ -489,6 +495,75 @@ def test_an_event_of_another_shape_is_none(record: dict[str, Any]) -> None:
     assert told([record, *asked("m", "Do it."), record])[-1].what is What.BEGAN
 
 
+class Recorder:
+    """Takes what a watch tells."""
+
+    def __init__(self) -> None:
+        self.told: list[Signal] = []
+        self._came = trio.Event()
+
+    def tell(self, message: Message) -> None:
+        assert isinstance(message, Signal)
+        self.told.append(message)
+        self._came.set()
+        self._came = trio.Event()
+
+    async def until(self, count: int) -> list[tuple[What, str]]:
+        with trio.fail_after(10):
+            while len(self.told) < count:
+                await self._came.wait()
+        return [(signal.what, signal.turn) for signal in self.told]
+
+
+def write(record: Path, *stream: Mapping[str, Any]) -> None:
+    with record.open("a") as file:
+        file.writelines(json.dumps(each) + "\n" for each in stream)
+
+
+PANE_REF = PaneRef("memory", "%1")
+
+
+async def test_a_members_record_is_followed_as_it_grows(tmp_path: Path) -> None:
+    recorder, record = Recorder(), tmp_path / RECORD
+    watch = OPENCODE.plan(context(tmp_path)).watch
+    assert watch is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, PANE_REF, recorder)
+        write(record, *asked("m", "Do it."))
+        assert await recorder.until(1) == [(What.BEGAN, "m")]
+        write(record, *answered("a", "m", "It is done."), IDLE)
+        assert await recorder.until(2) == [(What.BEGAN, "m"), (What.ENDED, "m")]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_adopted_members_record_tells_of_the_open_turn_and_goes_on(tmp_path: Path) -> None:
+    recorder, record = Recorder(), tmp_path / RECORD
+    old = [*asked("l", "Before."), *answered("z", "l", "Was done."), IDLE]
+    write(record, *old, {"x": 1}, *asked("m", "Do it."), *answered("a", "m", "Half", None)[:1])
+    watch = OPENCODE.resume(tmp_path, "/")
+    assert watch is not None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, PANE_REF, recorder)
+        assert await recorder.until(1) == [(What.BEGAN, "m")]
+        write(record, *answered("a", "m", "It is done."), IDLE)
+        assert await recorder.until(2) == [(What.BEGAN, "m"), (What.ENDED, "m")]
+        assert recorder.told[-1].text == "It is done."
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_program_that_does_not_load_the_plugin_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(opencode_record, "RECORD_S", 0.0)
+    watch = OPENCODE.resume(tmp_path, "/")
+    assert watch is not None
+    with trio.move_on_after(0.5):
+        await watch(PANE_REF, Recorder())
+    assert [record.message for record in caplog.records] == [
+        "program did not load fleetd's plugin; the screen decides until it does"
+    ]
+
+
 # -- its start ------------------------------------------------------------------------------------------------------
 
 
@@ -547,6 +622,19 @@ def test_what_the_profile_sets_wins_over_what_fleetd_sets(tmp_path: Path) -> Non
     assert tui == {"theme": "nord", "plugin": [*mine, (tmp_path / PLUGIN).as_uri()]}
     assert plan.env["OPENCODE_DISABLE_AUTOUPDATE"] == "0"
     assert json.loads((own / "tui.json").read_text())["plugin"][0] == "./mine.js"
+
+
+def test_its_interrupt_is_two_escapes_a_moment_apart() -> None:
+    """Right behind one another they are one key, and it goes on."""
+    bench = Left(interrupt_keys=OPENCODE.interrupt_keys)
+    bench.runs()
+    bench.tell(Interrupt())
+    assert bench.panes.told[-1] == PressKeys(PANE, ("Escape",))
+    later = PressKeys(PANE, ("Escape",))
+    assert (ESCAPE_GAP_NS, later) in bench.timers
+    bench.panes.told.clear()
+    bench.tell(later)
+    assert bench.panes.told == [later]
 
 
 def test_a_conversation_that_stays_too_long_is_stopped_unless_the_profile_forbids_it(tmp_path: Path) -> None:
