@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live.agents import backend
-from tests.live.agents.programs import QWEN
+from tests.live.agents.programs import QWEN, Package
 from tests.live.agents.rig import Rig
 from tests.live.agents.suite import AgentSuite
 from tests.live.running import Running
@@ -106,6 +106,16 @@ def _texts(message: Mapping[str, Any]) -> list[str]:
 
 #: What a prompt may hold, beside letters.
 LINES = "\n".join(f"{n}.\tA line with a tab, `back ticks`, $HOME, naïve 漢字 and 🙂" for n in range(10))
+
+
+class OlderQwenRig(QwenRig):
+    """The version before the alternate screen; its hooks give turns no identifier."""
+
+    package = Package(QWEN.name, "0.15.10", QWEN.command)
+
+
+class TestOlderQwen(AgentSuite):
+    rig_type = OlderQwenRig
 
 
 class TestQwen(AgentSuite):
