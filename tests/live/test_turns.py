@@ -164,7 +164,8 @@ async def test_an_outage_is_one_nudge_in_the_leads_pane(running: Running) -> Non
     for profile in ("demo-a", "demo-b"):
         target = await running.spawn(profile)
         await running.result(await running.send(target, "demo: work 1; fail"))
-    (lead_pane,) = running.daemon._lead_panes_here.values()
+    lead_pane = running.daemon.who.lead_pane(running.lead.id)
+    assert lead_pane is not None
 
     async def nudges() -> list[str]:
         return [line for line in (await running.screen(lead_pane)).lines if line.startswith("> [fleetd]")]
