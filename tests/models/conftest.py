@@ -1,4 +1,4 @@
-"""``--hypothesis-profile=deep``: the models with twenty times the examples, for a night or after a change of a rule."""
+"""What holds for all models."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
-
-settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
