@@ -46,7 +46,7 @@ async def adopt(
 
     Args:
         records: what was recovered.
-        strangers: targets of panes that carry our tag and that the journal does not know: their numbers are taken.
+        strangers: targets of panes of ours that the journal may not know: their numbers are taken.
 
     Raises:
         HostError: the terminal does not answer. That says nothing about the members in it, so none is given up.

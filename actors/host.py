@@ -135,5 +135,5 @@ class PaneHost(Protocol):
         raise PaneGone(f"pane {pane.id} ended with the daemon that opened it")
 
     async def strangers(self) -> tuple[str, ...]:
-        """Targets of panes that carry our tag and that nobody has adopted."""
+        """Targets of panes that an earlier daemon opened and that nobody has adopted."""
         return ()

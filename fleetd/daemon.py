@@ -118,7 +118,7 @@ class Daemon:
         self._deferred: tuple[str, ...] = ()
         self._ending = trio.Event()
         self._kill_members = False
-        #: Targets of panes that carry our tag and that no journal knows.
+        #: Targets of panes of ours that no journal knows.
         self._strangers: tuple[str, ...] = ()
         self._nursery: trio.Nursery | None = None
 

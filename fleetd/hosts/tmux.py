@@ -20,7 +20,7 @@ from actors.host import HostError, OpenFailed, PaneEnded, PaneGone, PaneHost, Pa
 from actors.screen import Frame
 from fleetd.hosts import tmux_commands
 from fleetd.hosts.launch import Launch, end_tree, ended, process_start, runs
-from fleetd.hosts.tmux_adoption import TAG, Tag, encode, tagged
+from fleetd.hosts.tmux_adoption import TAG, Tag, encode, opened, tagged
 from fleetd.hosts.tmux_commands import NoServer, command, server_pid
 from fleetd.hosts.tmux_control import CommandFailed, Control
 from fleetd.hosts.tmux_endings import Life, Seat, how
@@ -158,7 +158,7 @@ class TmuxHost(PaneHost):
             return ()
         await self._serving()
         ours = {pane.id for pane in self._seats}
-        return tuple(found.tag.target for id, found in (await tagged(self._control)).items() if id not in ours)
+        return tuple(target for id, target in (await opened(self._control)).items() if id not in ours)
 
     # -- beyond it -----------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 A pane option survives what people do to panes (break, swap, rename), and a daemon that dies leaves it behind. It names
 the pane's process by pid and start time, so a pane that was respawned, or one of a later server with the same number,
-is never taken for the member.
+is never taken for the member. A pane that its daemon had no time to tag still says in its command that it is one of
+ours: it is named to people, and taken for nobody.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Final
 
 import msgspec
@@ -19,6 +21,8 @@ log = logging.getLogger("fleetd.tmux")
 
 #: Pane option that says whose pane it is.
 TAG: Final = "@fleetd_member"
+#: What a pane of ours runs: a shim, with the specification that :meth:`fleetd.hosts.launch.Launch.prepare` wrote.
+_SPECIFICATION: Final = re.compile(r"/panes/([^/]+)-[0-9a-f]{16}\.spec\b")
 _ASK: Final = "#{pane_id} #{window_id} #{pane_pid} #{" + TAG + "}"
 
 
@@ -60,4 +64,14 @@ async def tagged(control: Control) -> dict[str, Tagged]:
             found[pane] = Tagged(window, int(pid), msgspec.json.decode(text, type=Tag))
         except msgspec.MsgspecError:
             log.warning("pane's tag not understood", extra={"fleet_pane": pane})
+    return found
+
+
+async def opened(control: Control) -> dict[str, str]:
+    """The target that each pane of ours was opened for, by the pane's id, whether or not it came to be tagged."""
+    found: dict[str, str] = {}
+    for line in await control.run("list-panes", "-a", "-F", "#{pane_id} #{pane_start_command}"):
+        pane, _, started = line.partition(" ")
+        if specification := _SPECIFICATION.search(started):
+            found[pane] = specification[1]
     return found

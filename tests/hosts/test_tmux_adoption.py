@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from actors.host import PaneEnded, PaneGone, PaneRef, PaneSpec
+from fleetd.hosts.launch import runs
 from fleetd.hosts.tmux import TmuxHost
 from tests.hosts.contract import ENV, shown, until
 
@@ -63,7 +64,7 @@ async def test_a_pane_is_seen_and_typed_to_by_the_next_daemon_and_its_end_is_tol
 
 async def test_a_process_that_ended_meanwhile_is_told_with_its_exit_status(server: Path) -> None:
     pane = await opened(server, argv=("sh", "-c", "sleep 0.5; exit 7"))
-    await until(lambda: not Path(f"/proc/{pane.pid}").exists())
+    await until(lambda: not runs(pane.pid, pane.started))  # tmux may leave it unreaped for ever
     async with life(server) as host:
         await host.adopt(pane, "m-1")
         with trio.fail_after(20):
@@ -118,7 +119,17 @@ async def test_a_tagged_pane_that_nobody_adopts_is_named_and_lives_on(server: Pa
     pane = await opened(server, "m-7")
     async with life(server) as host:
         assert await host.strangers() == ("m-7",)
-    assert await trio.Path(f"/proc/{pane.pid}").exists()
+    assert runs(pane.pid, pane.started)
+
+
+async def test_a_pane_that_its_daemon_had_no_time_to_tag_is_named_and_taken_for_nobody(server: Path) -> None:
+    pane = await opened(server, "m-7")
+    await no_tag(server, pane)
+    await tmux(server, "new-window", "-d", "--", "sleep", "60")
+    async with life(server) as host:
+        assert await host.strangers() == ("m-7",)
+        with pytest.raises(PaneGone):
+            await host.adopt(pane, "m-7")
 
 
 async def test_without_a_server_every_pane_is_gone_and_none_is_started(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.hosts.contract import alive
+
 pytestmark = pytest.mark.live
 
 CONFIG = """
@@ -159,7 +161,7 @@ def test_sighup_reloads_and_sigterm_ends(shell: Shell) -> None:
         time.sleep(0.05)
     os.kill(pid, signal.SIGUSR1)
     os.kill(pid, signal.SIGTERM)
-    while Path(f"/proc/{pid}").exists():
+    while alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     shell("status", code=3)
