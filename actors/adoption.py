@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+import trio
 
 from actors.host import PaneGone
 from actors.journal import Entry, Journaling, Records, count_in
@@ -60,14 +61,14 @@ async def adopt(
     targets = {member.identity.target for member in members}
     numbers = [_number(target) for target in (*targets, *strangers)]
     launcher.tell(CountFrom(max(count_in(records, "member"), *numbers, 0) + 1))
+    released: list[MemberRecord] = []
     for member in members:
         target = member.identity.target
         left = _left(records, target)
         if left.state is MemberState.RELEASED:
-            await launching.discard(member.identity, member.record)
+            released.append(member)
             if (open_turn := turns.get(target)) is not None:
                 lost[open_turn.ticket] = f"nobody knows how this turn ended: member {target} was released in it"
-            journal.note(Entry("member", target, None), Entry("state", target, None))
             continue
         turn = turns.get(target)
         left = await _take_over(member, left, turn, launching, launcher)
@@ -81,7 +82,17 @@ async def adopt(
     for turn in turns.values():
         if turn.target not in targets:
             lost[turn.ticket] = f"nobody knows how this turn ended: member {turn.target} is not in the journal"
+    # One that does not want to end takes seconds, and all of them no longer.
+    async with trio.open_nursery() as nursery:
+        for member in released:
+            nursery.start_soon(_end, member, launching, journal)
     return Adopted(tuple(found), frozenset(resumed), lost)
+
+
+async def _end(member: MemberRecord, launching: Launching, journal: Journaling) -> None:
+    """End at last what is left of a member that had been released."""
+    await launching.discard(member.identity, member.record)
+    journal.note(Entry("member", member.identity.target, None), Entry("state", member.identity.target, None))
 
 
 async def _take_over(

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from actors.actor import Message
 from actors.adoption import Adopted, adopt
@@ -171,6 +173,19 @@ async def test_one_that_was_released_is_ended_at_last_and_forgotten() -> None:
     adopted, taker = await adopting(member("m-1"), left("m-1", MemberState.RELEASED), terminal=terminal, notes=notes)
     assert (adopted.members, taker.taken, terminal.discarded) == ((), {}, ["m-1"])
     assert notes.noted == [Entry("member", "m-1", None), Entry("state", "m-1", None)]
+
+
+async def test_those_that_were_released_are_ended_at_the_same_time(autojump_clock: MockClock) -> None:
+    class Slow(Terminal):
+        async def discard(self, identity: Identity, record: bytes) -> None:
+            await trio.sleep(5)
+            await super().discard(identity, record)
+
+    began, terminal = trio.current_time(), Slow()
+    entries = [entry for n in range(1, 10) for entry in (member(f"m-{n}"), left(f"m-{n}", MemberState.RELEASED))]
+    await adopting(*entries, terminal=terminal)
+    assert len(terminal.discarded) == 9
+    assert trio.current_time() - began == 5
 
 
 async def test_a_turn_in_which_its_member_was_released_is_lost_and_not_taken_for_one_that_was_never_typed() -> None:
