@@ -7,7 +7,7 @@ import trio
 
 from actors.journal import Entry
 from actors.prompt import dense, sanitise
-from actors.screen import Frame, Reading, Retrying, State
+from actors.screen import Frame, Reading, Retrying, Sent, State
 from actors.sends import Deliver
 from actors.tracker import TurnTracker
 from actors.turn import Phase
@@ -72,6 +72,16 @@ class OpenTurn:
         #: An earlier daemon typed it, so what happened since then must show on the screen.
         self.resumed = False
         self.kept: TypedTurn | None = None
+
+    @classmethod
+    def resumes(cls, kept: TypedTurn) -> OpenTurn:
+        """The turn that an earlier daemon typed, as far as it wrote it down."""
+        turn = cls(Deliver(kept.ticket, kept.prompt, kept.timeout_ns))
+        turn.phase, turn.resumed, turn.kept = Phase.RUNNING, True, kept
+        turn.began_ns = kept.at_ns if kept.began_ns is None else kept.began_ns
+        turn.tracker = TurnTracker(Sent(kept.prompt, Frame(kept.before, at_ns=kept.at_ns, width=kept.width)))
+        turn.entered = True
+        return turn
 
     def is_prompt(self, text: str) -> bool:
         """Whether the program's account of a prompt can be this one's: it may be wrapped, or shown in part."""

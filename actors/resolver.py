@@ -22,22 +22,21 @@ road (see :class:`actors.turn.TurnEnded`).
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from functools import partial
+from collections import Counter
 from typing import Final
 
 import msgspec
 
 from actors.actor import Actor, Message, Tells
-from actors.classify import Kind, Verdict, classify, hopeless
+from actors.classify import Kind, hopeless
 from actors.clock import NS_PER_S
-from actors.ending import outcome_of, outcome_of_report
-from actors.gate import GateCheck, GateRead, exhausted_text
+from actors.delivery import Delivery
+from actors.ending import outcome_of_report
+from actors.gate import GateRead, exhausted_text
 from actors.host import PaneRef
-from actors.inject import STILL_NS
 from actors.journal import Forgetful, Journaling
 from actors.member import Delivered, MemberEvent, ProcessGone, Ready, TurnDone
-from actors.openturn import OpenTurn, Resumed, TypedTurn, doubt
+from actors.openturn import OpenTurn, Resumed
 from actors.panes import (
     Bind,
     Confirm,
@@ -46,12 +45,13 @@ from actors.panes import (
     PressKeys,
     PromptNotTyped,
     PromptTyped,
-    TypePrompt,
     Unwatch,
     Watch,
     Withdraw,
 )
-from actors.screen import Frame, Reading, Retrying, Sent, State, Stillness
+from actors.reports import Reports
+from actors.screen import Frame, Retrying, Sent, State
+from actors.sendqueue import SendQueue
 from actors.sends import (
     Deliver,
     Entering,
@@ -66,22 +66,13 @@ from actors.sends import (
     TimedOut,
 )
 from actors.setup import Setup
+from actors.sight import Ended, Seen, Sight
 from actors.signal import Signal, What
 from actors.standstill import Standstill
-from actors.tracker import TurnTracker
 from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
 
-#: Sends that may wait for one member.
-WAITING_SENDS: Final = 8
-#: How long a prompt waits for the member's input line to be free (a person's draft, a dialog), in seconds.
-PATIENCE_S: Final = 60.0
-#: How long a screen at rest waits for the program's own word on a turn that it has announced, in nanoseconds.
-GRACE_NS: Final = 1_500_000_000
 #: Between two Escapes, in nanoseconds.
 ESCAPE_GAP_NS: Final = 400_000_000
-
-
-# -- what a resolver takes ------------------------------------------------------------------------------------------
 
 
 class Inert:
@@ -124,51 +115,50 @@ class Resolver(Actor):
         self._pane = pane or PaneRef("none", target)
         self._credential = credential
         self._outlet = outlet or Inert()
-        self._gate = gate or Inert()
         self._panes = panes or Inert()
-        self._queue: deque[Deliver] = deque()
+        self._queue = SendQueue(target, self._outlet, self)
         self._turn: OpenTurn | None = None
         self._ready = False
-        #: Why no delivery is taken any more.
-        self._closed: str | None = None
+        self._sight = Sight(setup)
         self._standstill = Standstill(target, self._outlet)
-        #: A turn that the program has announced and that is not ours.
-        self._foreign_turn: str | None = None
-        self._last_prompt = ""
-        self._journal = journal or Forgetful()
+        self._reports = Reports()
+        self._delivery = Delivery(
+            target,
+            self._pane,
+            credential,
+            setup,
+            self,
+            gate=gate or Inert(),
+            panes=self._panes,
+            journal=journal or Forgetful(),
+        )
         #: What says that the member is at rest for the first time that this daemon knows of.
         self._first_rest: MemberEvent = Ready(target)
         if resumed is not None:
             self._resume(resumed)
-        self._still = Stillness()
         self._lost_races: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         turn = "no turn" if self._turn is None else f"{self._turn.ticket} {self._turn.phase or 'gate'}"
         settled = " settled" if self._turn is not None and self._turn.settled else ""
-        closed = f", closed: {self._closed}" if self._closed else ""
+        closed = f", closed: {self._queue.closed}" if self._queue.closed else ""
         return f"<Resolver {self.target}: {turn}{settled}, {len(self._queue)} waiting{closed}>"
 
     def _resume(self, left: Resumed) -> None:
-        self._closed = left.closed or None
+        self._queue.closed = left.closed or None
         self._ready = left.ready and not left.draining
         if left.draining:
             self._first_rest = TurnDone(self.target)
-        if (kept := left.turn) is None:
-            return
-        turn = self._turn = OpenTurn(Deliver(kept.ticket, kept.prompt, kept.timeout_ns))
-        turn.phase, turn.resumed, turn.kept = Phase.RUNNING, True, kept
-        turn.began_ns = kept.at_ns if kept.began_ns is None else kept.began_ns
-        turn.tracker = TurnTracker(Sent(kept.prompt, Frame(kept.before, at_ns=kept.at_ns, width=kept.width)))
-        turn.entered = True
-        self._ready, self._last_prompt = True, kept.prompt
+        if left.turn is not None:
+            self._turn = OpenTurn.resumes(left.turn)
+            self._ready, self._delivery.last_prompt = True, left.turn.prompt
 
     async def run(self) -> None:
         if self._turn is not None and self._turn.began_ns is not None:
             left_ns = self._turn.began_ns + self._turn.deliver.timeout_ns - self.now()
             self.tell(StartTimer(self._turn.ticket, left_ns))
         self._panes.tell(Bind(self._pane, self))
-        if self._closed is None:
+        if self._queue.closed is None:
             self._panes.tell(Watch(self._pane, self))
         await super().run()
 
@@ -180,7 +170,7 @@ class Resolver(Actor):
                 self._gate_read(message)
             case HoldOver(ticket=ticket):
                 if (turn := self._turn) is not None and turn.ticket == ticket and turn.phase is Phase.HELD:
-                    self._to_gate(turn)
+                    self._delivery.ask_gate(turn)
             case Entering(ticket=ticket):
                 if (turn := self._turn) is not None and turn.ticket == ticket:
                     turn.entered = True
@@ -216,27 +206,15 @@ class Resolver(Actor):
     # -- a send's way to the pane --------------------------------------------------------------------------------
 
     def _deliver(self, deliver: Deliver) -> None:
-        if self._closed is not None:
-            self._refuse(deliver, f"member {self.target} takes no prompt: {self._closed}")
-        elif len(self._queue) >= WAITING_SENDS:
-            self._refuse(
-                deliver,
-                f"member {self.target} has {WAITING_SENDS} sends waiting, the most that may: wait for one to end",
-            )
-        else:
-            self._queue.append(deliver)
+        if self._queue.put(deliver):
             self._outlet.tell(Progress(deliver.ticket, Phase.QUEUED))
             self._advance()
 
     def _advance(self) -> None:
         """Take the next send to the gate if the member is free."""
         if self._ready and self._turn is None and self._queue:
-            self._turn = OpenTurn(self._queue.popleft())
-            self._to_gate(self._turn)
-
-    def _to_gate(self, turn: OpenTurn) -> None:
-        turn.phase = None
-        self._gate.tell(GateCheck(turn.ticket, (self._credential,), self))
+            self._turn = OpenTurn(self._queue.take())
+            self._delivery.ask_gate(self._turn)
 
     def _gate_read(self, read: GateRead) -> None:
         turn = self._turn
@@ -244,7 +222,7 @@ class Resolver(Actor):
             return self._lost("gate")
         if until := read.exhausted_until.get(self._credential):
             self._turn = None
-            self._refuse(turn.deliver, exhausted_text(self._credential, until, read.at_ns))
+            self._queue.refuse(turn.deliver, exhausted_text(self._credential, until, read.at_ns))
             self._advance()
         elif (until := read.cooling_until.get(self._credential)) and read.hold_sends:
             turn.phase = Phase.HELD
@@ -253,47 +231,14 @@ class Resolver(Actor):
         else:
             turn.phase = Phase.TYPING
             self._outlet.tell(Progress(turn.ticket, Phase.TYPING))
-            self._panes.tell(
-                TypePrompt(
-                    self._pane,
-                    turn.ticket,
-                    turn.deliver.prompt,
-                    self.setup.grammar,
-                    self.setup.typing,
-                    self,
-                    patience_s=PATIENCE_S,
-                    leftover=self._last_prompt,
-                    commit=partial(self._commit, turn),
-                    entering=lambda: self.tell(Entering(turn.ticket)),
-                )
-            )
-            self._last_prompt = turn.deliver.prompt
+            self._delivery.type(turn)
         return None
-
-    async def _commit(self, turn: OpenTurn, sent: Sent) -> None:
-        """From here on the prompt may have arrived: a daemon that comes after this one must never type it again."""
-        kept = TypedTurn(
-            turn.ticket,
-            self.target,
-            sent.prompt,
-            turn.deliver.timeout_ns,
-            sent.before.lines,
-            sent.before.width,
-            self.now(),
-        )
-        turn.kept = kept
-        await self._journal.keep(kept.entry())
 
     def _typed(self, job: str, sent: Sent, at_ns: int) -> None:
         turn = self._turn
         if turn is None or turn.ticket != job:
             return self._lost("typed")
-        turn.phase = Phase.RUNNING
-        turn.entered = True
-        turn.began_ns = at_ns
-        turn.tracker = TurnTracker(sent)
-        if turn.kept is not None and not turn.settled:
-            self._journal.note(msgspec.structs.replace(turn.kept, began_ns=at_ns).entry())
+        self._delivery.typed(turn, sent, at_ns)
         self._outlet.tell(Delivered(self.target))
         self._panes.tell(Watch(self._pane, self))
         if turn.interrupted:
@@ -318,85 +263,51 @@ class Resolver(Actor):
 
     def _observe(self, frame: Frame) -> None:
         turn = self._turn
-        tracker = None if turn is None else turn.tracker
-        reading = self.setup.grammar.read(frame, None if tracker is None else tracker.sent)
-        still_ns = self._still.note(frame)
-        if not self._ready and self._closed is None:
-            return self._starting(reading, still_ns)
-        if turn is None or tracker is None or self._closed is not None:
-            return None
-        self._standstill.see(reading.state)
-        self._standstill.note_retry(turn, reading.retrying, frame.at_ns)
-        if not turn.settled and (lost := hopeless(reading.retrying)) is not None:
-            elapsed = frame.at_ns - (turn.began_ns or 0)
-            return self._settle(turn, outcome_of(lost, frame, reading, elapsed, self.setup.min_turn_ns))
-        ended_ns = tracker.note(frame, reading)
-        at_rest = ended_ns is not None or still_ns >= STILL_NS
-        if turn.resumed and not turn.settled and at_rest and (why := doubt(turn, frame, reading)):
-            self._settle(turn, Outcome(Status.LOST, reason=why, turn_ns=self._elapsed(turn)))
-            return self._turn_over()
-        if ended_ns is None:
-            turn.rest_ns = None
-            return None
-        turn.rest_ns = frame.at_ns if turn.rest_ns is None else turn.rest_ns
-        if turn.announced and frame.at_ns - turn.rest_ns < GRACE_NS:
-            return None
-        self._scraped(turn, tracker, frame, reading, ended_ns)
-        return None
+        seen = self._sight.see(frame, turn)
+        if self._queue.closed is not None:
+            return
+        if not self._ready:
+            self._starting(seen)
+        elif turn is not None and turn.tracker is not None:
+            self._standstill.see(seen.reading.state)
+            self._standstill.note_retry(turn, seen.reading.retrying, frame.at_ns)
+            if (ended := self._sight.ended(turn, turn.tracker, seen)) is not None:
+                self._scraped(turn, ended)
 
-    def _starting(self, reading: Reading, still_ns: int) -> None:
+    def _starting(self, seen: Seen) -> None:
         """Wait for the first open input line. A dialog at start is shown, and nothing is typed into it."""
-        at_rest = reading.state is State.IDLE or (reading.state is State.UNKNOWN and still_ns >= STILL_NS)
-        if at_rest and reading.input_open:
+        if seen.open_at_rest:
             self._ready = True
             self._standstill.forget()
             self._outlet.tell(self._first_rest)
             self._rest()
-        elif reading.state is State.BLOCKED:
+        elif seen.reading.state is State.BLOCKED:
             self._standstill.show(True)
 
-    def _scraped(self, turn: OpenTurn, tracker: TurnTracker, frame: Frame, reading: Reading, ended_ns: int) -> None:
-        """The program is at rest: say what the turn came to, unless somebody has said it already."""
-        turn_ns = max(0, ended_ns - (turn.began_ns or 0))
-        verdict = self._classify(frame, reading, tracker.sent, fast=turn_ns < self.setup.min_turn_ns)
-        if verdict.kind is Kind.STALE:
-            tracker.unsettle()
-            return
+    def _scraped(self, turn: OpenTurn, ended: Ended) -> None:
+        """Say what the turn came to by its screen, unless somebody has said it already."""
         if turn.settled:
             self._lost("scrape")
         else:
-            self._settle(turn, outcome_of(verdict, frame, reading, turn_ns, self.setup.min_turn_ns))
-        self._turn_over()
+            self._settle(turn, ended.outcome)
+        if ended.at_rest:
+            self._turn_over()
 
     def _turn_over(self) -> None:
-        if self._closed is None:
+        if self._queue.closed is None:
             self._outlet.tell(TurnDone(self.target))
             self._rest()
-
-    def _classify(self, frame: Frame, reading: Reading, sent: Sent | None, *, fast: bool) -> Verdict:
-        return classify(
-            reading,
-            self.setup.patterns,
-            width=frame.width,
-            sent=sent,
-            screen=frame.lines,
-            fast=fast,
-            wall=self.setup.wall(),
-        )
 
     # -- what the program itself says ----------------------------------------------------------------------------
 
     def _signal(self, signal: Signal) -> None:
         turn = self._turn
-        if turn is None or turn.phase not in (Phase.TYPING, Phase.RUNNING) or signal.turn == self._foreign_turn:
+        if turn is None or not self._reports.concern(turn, signal):
             return self._stray(signal)
-        if signal.what is What.BEGAN:
-            return self._began(turn, signal)
-        if signal.turn and turn.program_turn and signal.turn != turn.program_turn:
-            return self._stray(signal)
-        if turn.phase is Phase.TYPING and not turn.announced:
-            return self._stray(signal)  # the end of something that was before our prompt
         match signal.what:
+            case What.BEGAN:
+                if turn.phase is Phase.TYPING:
+                    self._panes.tell(Confirm(self._pane, turn.ticket))
             case What.ENDED:
                 self._typed_end(turn, Kind.COMPLETED if signal.text.strip() else Kind.EMPTY, signal)
             case What.FAILED:
@@ -414,20 +325,8 @@ class Resolver(Actor):
                     self._typed_end(turn, lost.kind, msgspec.structs.replace(signal, resets_in_ns=lost.resets_in_ns))
         return None
 
-    def _began(self, turn: OpenTurn, signal: Signal) -> None:
-        """The program has taken a prompt: ours, or a person's who types in the same pane."""
-        known = turn.announced and signal.turn == turn.program_turn
-        if not known and (turn.announced or not turn.is_prompt(signal.text)):
-            self._stray(signal)
-            return
-        turn.announced, turn.program_turn = True, signal.turn
-        if turn.phase is Phase.TYPING:
-            self._panes.tell(Confirm(self._pane, turn.ticket))
-
     def _stray(self, signal: Signal) -> None:
         """A report about a turn that is not the open one: logged, and evidence of nothing."""
-        if signal.what is What.BEGAN:
-            self._foreign_turn = signal.turn or None
         level = logging.WARNING if signal.what is What.FAILED else logging.DEBUG
         self._lost_races["signal"] += 1
         self.log.log(
@@ -487,10 +386,7 @@ class Resolver(Actor):
     def _interrupt(self) -> tuple[str, ...]:
         turn = self._turn
         if turn is None and self._queue:
-            ended = tuple(deliver.ticket for deliver in self._queue)
-            while self._queue:
-                self._end(self._queue.popleft(), Status.INTERRUPTED, "its lead took it back before it was typed")
-            return ended
+            return self._queue.end_all(Status.INTERRUPTED, "its lead took it back before it was typed")
         if turn is None:
             raise NoOpenTurn(f"member {self.target} has no open turn to stop and no send waiting")
         running = turn.phase is Phase.RUNNING
@@ -515,7 +411,7 @@ class Resolver(Actor):
             self.after(ESCAPE_GAP_NS, PressKeys(self._pane, keys[at:]))
 
     def _died(self, how: str, *, known: bool) -> None:
-        if self._closed is not None and self._turn is None:
+        if self._queue.closed is not None and self._turn is None:
             return self._lost("death")
         turn, self._turn = self._turn, None
         self._ready = False
@@ -524,21 +420,20 @@ class Resolver(Actor):
             status = Status.FAILED if known else Status.LOST
             self._settle(turn, Outcome(status, reason=f"{how}, in mid-turn", turn_ns=self._elapsed(turn)))
         elif turn is not None:
-            self._refuse(turn.deliver, f"member {self.target} is gone: {how}")
+            self._queue.refuse(turn.deliver, f"member {self.target} is gone: {how}")
         self._panes.tell(Unwatch(self._pane))
         self._outlet.tell(ProcessGone(self.target, how))
-        self._close(how)
+        self._queue.close(how)
         return None
 
     def _release(self) -> None:
         turn, self._turn = self._turn, None
-        self._closed = "it was released"
+        self._queue.closed = "it was released"
         if turn is not None:
             self._settle(
                 turn, Outcome(Status.INTERRUPTED, reason="the member was released", turn_ns=self._elapsed(turn))
             )
-        while self._queue:
-            self._end(self._queue.popleft(), Status.INTERRUPTED, "the member was released before it was typed")
+        self._queue.end_all(Status.INTERRUPTED, "the member was released before it was typed")
         self._panes.tell(Unwatch(self._pane))
         self.stop()
 
@@ -555,20 +450,7 @@ class Resolver(Actor):
         if outcome.status in (Status.FAILED, Status.BACKEND_ERROR, Status.EXHAUSTED):
             self._turn = None
             self._panes.tell(Unwatch(self._pane))
-            self._close(f"its turn ended {outcome.status}; release it and spawn another")
-
-    def _close(self, why: str) -> None:
-        """Take no more prompts, and refuse those that wait."""
-        self._closed = self._closed or why
-        while self._queue:
-            self._refuse(self._queue.popleft(), f"member {self.target} takes no prompt: {self._closed}")
-
-    def _refuse(self, deliver: Deliver, why: str) -> None:
-        self._end(deliver, Status.REFUSED, why)
-
-    def _end(self, deliver: Deliver, status: Status, why: str) -> None:
-        """End a send that was never typed."""
-        self._outlet.tell(TurnEnded(self.target, deliver.ticket, Outcome(status, reason=why), self.now()))
+            self._queue.close(f"its turn ended {outcome.status}; release it and spawn another")
 
     def _rest(self) -> None:
         """The member is free: go on with the next send, or stop looking."""
@@ -594,6 +476,6 @@ class Resolver(Actor):
             None if turn is None else turn.ticket,
             None if turn is None else turn.phase,
             reading,
-            hopeless(reading.retrying) or self._classify(frame, reading, None, fast=False),
+            hopeless(reading.retrying) or self.setup.classify(frame, reading, None, fast=False),
             dict(self._lost_races),
         )

@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
+from actors.classify import Verdict, classify
 from actors.clock import from_seconds
 from actors.inject import Typing
 from actors.patterns import LEGACY, Patterns
 from actors.resets import local_now
-from actors.screen import Grammar
+from actors.screen import Frame, Grammar, Reading, Sent
 from actors.signal import Events
 
 #: The floor under which an untyped end of a turn is not believed, in seconds.
@@ -31,3 +32,15 @@ class Setup(msgspec.Struct, frozen=True):
     wall: Callable[[], datetime] = local_now
     #: Understands the events of the program's hooks; ``None`` for a program without hooks of ours.
     events: Events | None = None
+
+    def classify(self, frame: Frame, reading: Reading, sent: Sent | None, *, fast: bool) -> Verdict:
+        """What a turn came to that has ended with this frame."""
+        return classify(
+            reading,
+            self.patterns,
+            width=frame.width,
+            sent=sent,
+            screen=frame.lines,
+            fast=fast,
+            wall=self.wall(),
+        )

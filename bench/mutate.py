@@ -70,7 +70,7 @@ GROUPS: Final = {
     "roster": Group("roster row member", "actors/test_roster models/test_killed_mutants* models/test_roster"),
     "classify": Group("classify patterns", "actors/test_resolver models/test_killed_mutants* agents/test_generic"),
     "resolver": Group(
-        "resolver tracker openturn standstill ending",
+        "resolver sendqueue delivery sight reports tracker openturn standstill ending",
         "actors/test_resolver actors/test_signals models/test_killed_mutants* models/test_mailboxes",
     ),
 }

@@ -21,18 +21,19 @@ CUSTOM = Patterns(
     exhausted=(Pattern(r"quota is used up", "exhaustedPattern"),),
     error=(Pattern(r"backend (?:down|quota)", "errorPattern"),),
 )
+SETUP = Setup(TableGrammar(), CUSTOM)
 BASELINE = frame("idle", "* API Error: 529 from an older turn")
 
 
 class Bench:
     """One resolver between recorders; the screen shows what the test says."""
 
-    def __init__(self, patterns: Patterns = CUSTOM, *, ready: bool = True) -> None:
+    def __init__(self, setup: Setup = SETUP, *, ready: bool = True) -> None:
         self.clock = Clock()
         self.outlet, self.gate, self.panes = Recorder("outlet"), Recorder("gate"), Recorder("panes")
         self.resolver = Resolver(
             "m-1",
-            Setup(TableGrammar(), patterns),
+            setup,
             pane=PaneRef("memory", "%1"),
             credential="c",
             outlet=self.outlet,

@@ -20,8 +20,9 @@ from actors.panes import (
     Withdraw,
 )
 from actors.patterns import LEGACY
-from actors.resolver import WAITING_SENDS, Resolver
+from actors.resolver import Resolver
 from actors.screen import Sent
+from actors.sendqueue import WAITING_SENDS
 from actors.sends import Deliver, Entering, Examine, HoldOver, Interrupt, MemberReply, NoOpenTurn, Release, TimedOut
 from actors.setup import Setup
 from actors.turn import LateReply, Phase, Progress, Source, Status
@@ -103,7 +104,7 @@ def test_the_floor_is_measured_to_the_first_moment_of_rest(bench: Bench, after_s
 
 @pytest.mark.criterion("U1.7")
 def test_an_unchanged_baseline_with_old_error_text_is_no_end_and_no_evidence() -> None:
-    bench = Bench(LEGACY)
+    bench = Bench(Setup(TableGrammar(), LEGACY))
     bench.begin()
     bench.rests_on("idle", "* API Error: 529 from an older turn", after_s=30)
     assert bench.ended() == []

@@ -10,12 +10,12 @@ import pytest
 from actors.classify import Kind
 from actors.member import Blocked, RetryNoted, TurnDone, Unblocked
 from actors.panes import Confirm, Observed, TypePrompt
-from actors.screen import Retrying
+from actors.screen import Frame, Reading, Retrying, Sent
 from actors.sends import TimedOut
 from actors.signal import Signal, What
 from actors.turn import Failure, LateReply, Source, Status
-from tests.actors.bench import Bench, S
-from tests.actors.recorders import frame
+from tests.actors.bench import SETUP, Bench, S
+from tests.actors.recorders import TableGrammar, frame
 
 
 @pytest.fixture
@@ -213,20 +213,17 @@ def test_a_retry_that_is_hours_away_is_a_used_up_quota(bench: Bench) -> None:
     assert (bench.outcome.status, bench.outcome.resets_in_ns) == (Status.EXHAUSTED, 6 * 3600 * S)
 
 
-def test_a_retry_banner_on_the_screen_goes_when_it_has_been_away_for_ten_seconds(bench: Bench) -> None:
+class Retries(TableGrammar):
+    """The table grammar, with a banner where the line says so."""
+
+    def read(self, frame: Frame, sent: Sent | None = None) -> Reading:
+        reading, line = super().read(frame, sent), frame.lines[-1]
+        return msgspec.structs.replace(reading, retrying=Retrying(3, line, 5) if "retry" in line else None)
+
+
+def test_a_retry_banner_on_the_screen_goes_when_it_has_been_away_for_ten_seconds() -> None:
+    bench = Bench(msgspec.structs.replace(SETUP, grammar=Retries()))
     bench.begin()
-    reading = bench.resolver.setup.grammar.read(frame("busy"))
-
-    class Retries:
-        """The table grammar, with a banner where the line says so."""
-
-        def read(self, seen: object, sent: object = None) -> object:
-            lines = seen.lines  # type: ignore[attr-defined]
-            return msgspec.structs.replace(
-                reading, retrying=Retrying(3, lines[-1], 5) if "retry" in lines[-1] else None
-            )
-
-    object.__setattr__(bench.resolver, "setup", msgspec.structs.replace(bench.resolver.setup, grammar=Retries()))
     for at_s, line in ((1, "retry"), (2, "busy"), (3, "retry"), (9, "busy"), (14, "busy")):
         bench.tell(Observed(frame("busy", line, at_s=at_s)))
     assert [note.retrying is not None for note in bench.outlet.only(RetryNoted)] == [True, False]
@@ -241,9 +238,9 @@ def test_the_last_prompt_is_named_as_a_leftover_of_ours(bench: Bench) -> None:
     assert [ask.leftover for ask in bench.panes.only(TypePrompt)] == ["", "prompt of t-1"]
 
 
-def test_a_screen_that_names_a_reset_time_carries_it_as_a_span(bench: Bench) -> None:
+def test_a_screen_that_names_a_reset_time_carries_it_as_a_span() -> None:
     at = datetime(2026, 11, 29, 18, 0, tzinfo=UTC)
-    object.__setattr__(bench.resolver, "setup", msgspec.structs.replace(bench.resolver.setup, wall=lambda: at))
+    bench = Bench(msgspec.structs.replace(SETUP, wall=lambda: at))
     bench.begin()
     bench.rests_on("idle", "* quota is used up · resets 8:30pm (UTC)", after_s=5)
     assert (bench.outcome.status, bench.outcome.resets_in_ns) == (Status.EXHAUSTED, 9000 * S)

@@ -340,7 +340,7 @@ class ForgetsItsTurn(Resolver):
     """One that dies loses what had not been typed."""
 
     def _died(self, how: str, *, known: bool) -> None:
-        self._queue.clear()
+        self._queue._waiting.clear()
         super()._died(how, known=known)
 
 

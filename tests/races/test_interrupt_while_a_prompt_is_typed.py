@@ -89,7 +89,7 @@ class EndsItAgain(Resolver):
 
     def _release(self):  # type: ignore[no-untyped-def]
         if self._turn is not None:
-            self._end(self._turn.deliver, Status.INTERRUPTED, "the member was released")
+            self._queue.end(self._turn.deliver, Status.INTERRUPTED, "the member was released")
         super()._release()
 
 

@@ -53,8 +53,8 @@ class TellsTwice(Resolver):
     def _release(self):  # type: ignore[no-untyped-def]
         if self._turn is not None:
             self._turn.settled = False
-        elif self._closed:
-            self._end(Deliver("t-1", "", 0), Status.INTERRUPTED, "the member was released")
+        elif self._queue.closed:
+            self._queue.end(Deliver("t-1", "", 0), Status.INTERRUPTED, "the member was released")
         super()._release()
 
 
