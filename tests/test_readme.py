@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from fleetd.agents import ADAPTERS
-from fleetd.cli import build_parser
 from fleetd.config import load
+from fleetd.usage import build_parser
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
