@@ -134,13 +134,12 @@ def _resets_in_ns(lines: tuple[str, ...], wall: datetime | None) -> int | None:
 
 def hopeless(retrying: Retrying | None) -> Verdict | None:
     """The verdict on a program that still works but only waits for its quota; ``None`` where that is not so."""
-    if retrying is None or (retrying.wait_s or 0) <= OUTAGE_SCALE_S:
+    if retrying is None or retrying.wait_s is None or retrying.wait_s <= OUTAGE_SCALE_S:
         return None
     why = Considered(
         "retry", f"it is announced for {retrying.wait_s} s from now, beyond the {OUTAGE_SCALE_S} s of outages"
     )
-    wait_ns = (retrying.wait_s or 0) * NS_PER_S
-    return Verdict(Kind.EXHAUSTED, Source.RAW, RETRY, retrying.line, (why,), wait_ns)
+    return Verdict(Kind.EXHAUSTED, Source.RAW, RETRY, retrying.line, (why,), retrying.wait_s * NS_PER_S)
 
 
 #: What a person is told of a screen; see :func:`word`. A verdict without a row is a failure.

@@ -29,15 +29,13 @@ class Reports:
 
 def _announces(turn: OpenTurn, signal: Signal) -> bool:
     """The program has taken a prompt: ours, or a person's who types in the same pane."""
-    known = turn.announced and signal.turn == turn.program_turn
-    if not known and (turn.announced or not turn.is_prompt(signal.text)):
-        return False
-    turn.announced, turn.program_turn = True, signal.turn
-    return True
+    ours = signal.turn == turn.program_turn if turn.announced else turn.is_prompt(signal.text)
+    if ours:
+        turn.announced, turn.program_turn = True, signal.turn
+    return ours
 
 
 def _may_be_of(turn: OpenTurn, signal: Signal) -> bool:
-    if signal.turn and turn.program_turn and signal.turn != turn.program_turn:
-        return False
+    another = bool(signal.turn and turn.program_turn) and signal.turn != turn.program_turn
     # While a prompt is being typed that nobody has announced, it is of something before it.
-    return turn.phase is Phase.RUNNING or turn.announced
+    return not another and (turn.phase is Phase.RUNNING or turn.announced)

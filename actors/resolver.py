@@ -66,7 +66,7 @@ from actors.sends import (
     TimedOut,
 )
 from actors.setup import Setup
-from actors.sight import Ended, Seen, Sight
+from actors.sight import Seen, Sight
 from actors.signal import Signal, What
 from actors.standstill import Standstill
 from actors.turn import LateReply, Outcome, Phase, Progress, Source, Status, TurnEnded, bounded, clean
@@ -165,7 +165,8 @@ class Resolver(Actor):
     def handle(self, message: Message) -> object:
         match message:
             case Deliver():
-                self._deliver(message)
+                self._queue.put(message)
+                self._advance()
             case GateRead():
                 self._gate_read(message)
             case HoldOver(ticket=ticket):
@@ -204,11 +205,6 @@ class Resolver(Actor):
         return None
 
     # -- a send's way to the pane --------------------------------------------------------------------------------
-
-    def _deliver(self, deliver: Deliver) -> None:
-        if self._queue.put(deliver):
-            self._outlet.tell(Progress(deliver.ticket, Phase.QUEUED))
-            self._advance()
 
     def _advance(self) -> None:
         """Take the next send to the gate if the member is free."""
@@ -271,27 +267,25 @@ class Resolver(Actor):
         elif turn is not None and turn.tracker is not None:
             self._standstill.see(seen.reading.state)
             self._standstill.note_retry(turn, seen.reading.retrying, frame.at_ns)
-            if (ended := self._sight.ended(turn, turn.tracker, seen)) is not None:
-                self._scraped(turn, ended)
+            if (outcome := self._sight.ended(turn, turn.tracker, seen)) is not None:
+                self._scraped(turn, outcome)
 
     def _starting(self, seen: Seen) -> None:
         """Wait for the first open input line. A dialog at start is shown, and nothing is typed into it."""
         if seen.open_at_rest:
             self._ready = True
-            self._standstill.forget()
             self._outlet.tell(self._first_rest)
             self._rest()
         elif seen.reading.state is State.BLOCKED:
             self._standstill.show(True)
 
-    def _scraped(self, turn: OpenTurn, ended: Ended) -> None:
+    def _scraped(self, turn: OpenTurn, outcome: Outcome) -> None:
         """Say what the turn came to by its screen, unless somebody has said it already."""
         if turn.settled:
             self._lost("scrape")
         else:
-            self._settle(turn, ended.outcome)
-        if ended.at_rest:
-            self._turn_over()
+            self._settle(turn, outcome)
+        self._turn_over()
 
     def _turn_over(self) -> None:
         if self._queue.closed is None:
@@ -339,7 +333,6 @@ class Resolver(Actor):
     def _typed_end(self, turn: OpenTurn, kind: Kind, signal: Signal) -> None:
         outcome = outcome_of_report(kind, signal, self._elapsed(turn))
         if turn.timed_out and not turn.answered and outcome.text:
-            turn.answered = True
             self._outlet.tell(LateReply(self.target, turn.ticket, outcome.text))
         elif turn.settled:
             self._lost("signal")
@@ -414,7 +407,6 @@ class Resolver(Actor):
         if self._queue.closed is not None and self._turn is None:
             return self._lost("death")
         turn, self._turn = self._turn, None
-        self._ready = False
         in_turn = turn is not None and turn.phase in (Phase.TYPING, Phase.RUNNING)
         if turn is not None and in_turn:
             status = Status.FAILED if known else Status.LOST

@@ -7,7 +7,7 @@ from typing import Final
 
 from actors.actor import Actor, Tells
 from actors.sends import Deliver
-from actors.turn import Outcome, Status, TurnEnded
+from actors.turn import Outcome, Phase, Progress, Status, TurnEnded
 
 #: Sends that may wait for one member.
 WAITING_SENDS: Final = 8
@@ -33,8 +33,8 @@ class SendQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, deliver: Deliver) -> bool:
-        """Take a send, or refuse it; say which."""
+    def put(self, deliver: Deliver) -> None:
+        """Take a send, or refuse it."""
         if self.closed is not None:
             self.refuse(deliver, f"member {self._target} takes no prompt: {self.closed}")
         elif len(self._waiting) >= WAITING_SENDS:
@@ -44,8 +44,7 @@ class SendQueue:
             )
         else:
             self._waiting.append(deliver)
-            return True
-        return False
+            self._outlet.tell(Progress(deliver.ticket, Phase.QUEUED))
 
     def take(self) -> Deliver:
         return self._waiting.popleft()

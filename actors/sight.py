@@ -33,14 +33,6 @@ class Seen(NamedTuple):
         return at_rest and self.reading.input_open
 
 
-class Ended(NamedTuple):
-    """How a frame says that a send ended."""
-
-    outcome: Outcome
-    #: The program is at rest. Otherwise the send ends, and the program still works on something that has no hope.
-    at_rest: bool
-
-
 class Sight:
     """Reads the frames of one member, each once and in their order."""
 
@@ -52,16 +44,16 @@ class Sight:
         sent = None if turn is None or turn.tracker is None else turn.tracker.sent
         return Seen(frame, self._setup.grammar.read(frame, sent), self._still.note(frame))
 
-    def ended(self, turn: OpenTurn, tracker: TurnTracker, seen: Seen) -> Ended | None:
+    def ended(self, turn: OpenTurn, tracker: TurnTracker, seen: Seen) -> Outcome | None:
         """How the turn ended, by this frame and those before it; ``None`` while it goes on."""
         frame, reading, still_ns = seen
         elapsed_ns = frame.at_ns - (turn.began_ns or 0)
         if not turn.settled and (lost := hopeless(reading.retrying)) is not None:
-            return Ended(outcome_of(lost, frame, reading, elapsed_ns, self._setup.min_turn_ns), at_rest=False)
+            return outcome_of(lost, frame, reading, elapsed_ns, self._setup.min_turn_ns)
         ended_ns = tracker.note(frame, reading)
         at_rest = ended_ns is not None or still_ns >= STILL_NS
         if turn.resumed and not turn.settled and at_rest and (why := doubt(turn, frame, reading)):
-            return Ended(Outcome(Status.LOST, reason=why, turn_ns=elapsed_ns), at_rest=True)
+            return Outcome(Status.LOST, reason=why, turn_ns=elapsed_ns)
         if ended_ns is None:
             turn.rest_ns = None
             return None
@@ -73,4 +65,4 @@ class Sight:
         if verdict.kind is Kind.STALE:
             tracker.unsettle()
             return None
-        return Ended(outcome_of(verdict, frame, reading, turn_ns, self._setup.min_turn_ns), at_rest=True)
+        return outcome_of(verdict, frame, reading, turn_ns, self._setup.min_turn_ns)

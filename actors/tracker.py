@@ -24,8 +24,8 @@ class TurnTracker:
         self.sent = sent
         self.seen_busy = False
         self._still = Stillness()
-        self._rest: tuple[object, ...] | None = None
-        self._rest_since_ns = 0
+        #: What stands on the screen at rest, and since when, in nanoseconds.
+        self._rest: tuple[object, int] | None = None
 
     def note(self, frame: Frame, reading: Reading) -> int | None:
         """Take a frame.
@@ -44,9 +44,10 @@ class TurnTracker:
         if reading.state is State.UNKNOWN:
             return frame.at_ns - still_ns if still_ns >= STILL_NS else None
         rest = (reading.scope, reading.draft)
-        if rest != self._rest:
-            self._rest, self._rest_since_ns = rest, frame.at_ns
-        return self._rest_since_ns if frame.at_ns - self._rest_since_ns >= SETTLE_NS else None
+        if self._rest is None or self._rest[0] != rest:
+            self._rest = (rest, frame.at_ns)
+        since_ns = self._rest[1]
+        return since_ns if frame.at_ns - since_ns >= SETTLE_NS else None
 
     def unsettle(self) -> None:
         """That rest was none of this turn's: look for the next."""

@@ -238,6 +238,7 @@ def test_the_ninth_waiting_send_is_refused_with_the_bound(bench: Bench) -> None:
         bench.deliver(f"t-{number}")
     assert bench.ended()[0].ticket == "t-9"
     assert "8 sends waiting, the most that may" in bench.outcome.reason
+    assert bench.outlet.only(Progress)[-1].ticket == "t-8"
 
 
 def test_a_prompt_that_was_not_submitted_is_refused_and_the_next_one_goes_on(bench: Bench) -> None:

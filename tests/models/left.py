@@ -51,7 +51,7 @@ class Left:
         self.clock = Clock(100 * S)
         self.resolver = Resolver(
             "m-1",
-            Setup(Screen(), CUSTOM, **setup),
+            Setup(**{"grammar": Screen(), "patterns": CUSTOM, **setup}),
             pane=PANE,
             credential="c",
             outlet=self.outlet,

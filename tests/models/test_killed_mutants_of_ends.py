@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pytest
 
@@ -23,7 +24,7 @@ from actors.panes import (
     Withdraw,
 )
 from actors.resolver import Resolver
-from actors.screen import Reading, Retrying, Sent, State
+from actors.screen import Frame, Reading, Retrying, Sent, State
 from actors.sends import (
     Deliver,
     Entering,
@@ -45,6 +46,52 @@ from tests.actors.recorders import Clock, Recorder, TableGrammar, driven, frame
 from tests.models.left import BEFORE, PANE, TURN, Left
 
 # -- what ends a turn --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "first"), [(("Escape", "Escape"), ("Escape",)), (("C-c", "Escape", "Escape"), ("C-c", "Escape"))]
+)
+def test_a_second_escape_comes_a_moment_later(keys: tuple[str, ...], first: tuple[str, ...]) -> None:
+    bench = Left(interrupt_keys=keys)
+    bench.runs()
+    bench.tell(Interrupt())
+    second = PressKeys(PANE, ("Escape",))
+    assert bench.panes.told[-1] == PressKeys(PANE, first)
+    assert bench.timers[-1] == (400_000_000, second)
+    bench.panes.told.clear()
+    bench.tell(second)
+    assert bench.panes.told == [second]
+
+
+def test_what_a_member_shows_that_ended_while_it_started_is_nothing() -> None:
+    bench = Left()
+    bench.tell(PaneDied(PaneEnded(PANE, 1)))
+    told = len(bench.outlet.told)
+    bench.shows("idle", at_s=101)
+    assert len(bench.outlet.told) == told
+
+
+def test_a_dialog_is_told_anew_after_each_rest() -> None:
+    bench = Left()
+    bench.shows("blocked", at_s=98)
+    bench.runs()
+    for at_s in (101, 102):
+        bench.shows("blocked", at_s=at_s)
+    assert len(bench.outlet.only(Blocked)) == 2
+
+
+def test_a_screen_is_read_against_what_was_typed() -> None:
+    class Notes(TableGrammar):
+        read_with: ClassVar[list[Sent | None]] = []
+
+        def read(self, shown: Frame, sent: Sent | None = None) -> Reading:
+            self.read_with.append(sent)
+            return super().read(shown, sent)
+
+    bench = Left(grammar=Notes())
+    bench.runs()
+    bench.shows("busy", at_s=101)
+    assert Notes.read_with == [None, Sent("the prompt", BEFORE)]
 
 
 def test_an_interrupt_ends_what_there_is_and_names_it() -> None:

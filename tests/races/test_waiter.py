@@ -95,9 +95,9 @@ class PublishesFirst(Resolver):
 class BelievesItsEyes(Resolver):
     """What stands on the screen counts, whoever has settled the turn before."""
 
-    def _scraped(self, turn, ended):  # type: ignore[no-untyped-def]
+    def _scraped(self, turn, outcome):  # type: ignore[no-untyped-def]
         turn.settled = False
-        super()._scraped(turn, ended)
+        super()._scraped(turn, outcome)
 
 
 class Bench:
