@@ -3,8 +3,9 @@
 Whatever types into a pane goes through one queue per pane, so two prompts, or a prompt and an Escape, can never be
 mixed. Each job is an effect; the next one starts when it has ended. Panes are independent of each other.
 
-Looking is pull, not push: :func:`watch` captures the panes of members that have something to see, in one go for all
-of them, and hands each frame over by asking. A slow reader therefore slows its own observations and queues none.
+Looking is pull, not push: :func:`actors.watching.watch` captures the panes of members that have something to see, in
+one go for all of them, and hands each frame over by asking. A slow reader therefore slows its own observations and
+queues none.
 """
 
 from __future__ import annotations
