@@ -461,8 +461,7 @@ class Resolver(Actor):
 
     def _examine(self, frame: Frame) -> Examination:
         turn = self._turn
-        sent = None if turn is None or turn.tracker is None else turn.tracker.sent
-        reading = self.setup.grammar.read(frame, sent)
+        reading = self._sight.read(frame, turn)
         return Examination(
             self.target,
             None if turn is None else turn.ticket,

@@ -34,15 +34,19 @@ class Seen(NamedTuple):
 
 
 class Sight:
-    """Reads the frames of one member, each once and in their order."""
+    """Reads the frames of one member, and follows those of its open turn in their order."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._still = Stillness()
 
-    def see(self, frame: Frame, turn: OpenTurn | None) -> Seen:
+    def read(self, frame: Frame, turn: OpenTurn | None) -> Reading:
+        """Any frame of the member's pane, against what was typed."""
         sent = None if turn is None or turn.tracker is None else turn.tracker.sent
-        return Seen(frame, self._setup.grammar.read(frame, sent), self._still.note(frame))
+        return self._setup.grammar.read(frame, sent)
+
+    def see(self, frame: Frame, turn: OpenTurn | None) -> Seen:
+        return Seen(frame, self.read(frame, turn), self._still.note(frame))
 
     def ended(self, turn: OpenTurn, tracker: TurnTracker, seen: Seen) -> Outcome | None:
         """How the turn ended, by this frame and those before it; ``None`` while it goes on."""

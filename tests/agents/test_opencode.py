@@ -15,7 +15,7 @@ import trio
 from actors.actor import Message
 from actors.classify import Kind, classify, hopeless, word
 from actors.clock import NS_PER_S
-from actors.host import OpenFailed, PaneRef
+from actors.host import OpenFailed
 from actors.panes import PressKeys
 from actors.resolver import ESCAPE_GAP_NS
 from actors.screen import Frame, Reading, Sent, State
@@ -520,15 +520,12 @@ def write(record: Path, *stream: Mapping[str, Any]) -> None:
         file.writelines(json.dumps(each) + "\n" for each in stream)
 
 
-PANE_REF = PaneRef("memory", "%1")
-
-
 async def test_a_members_record_is_followed_as_it_grows(tmp_path: Path) -> None:
     recorder, record = Recorder(), tmp_path / RECORD
     watch = OPENCODE.plan(context(tmp_path)).watch
     assert watch is not None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, PANE_REF, recorder)
+        nursery.start_soon(watch, PANE, recorder)
         write(record, *asked("m", "Do it."))
         assert await recorder.until(1) == [(What.BEGAN, "m")]
         write(record, *answered("a", "m", "It is done."), IDLE)
@@ -543,7 +540,7 @@ async def test_an_adopted_members_record_tells_of_the_open_turn_and_goes_on(tmp_
     watch = OPENCODE.resume(tmp_path, "/")
     assert watch is not None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, PANE_REF, recorder)
+        nursery.start_soon(watch, PANE, recorder)
         assert await recorder.until(1) == [(What.BEGAN, "m")]
         write(record, *answered("a", "m", "It is done."), IDLE)
         assert await recorder.until(2) == [(What.BEGAN, "m"), (What.ENDED, "m")]
@@ -558,7 +555,7 @@ async def test_a_program_that_does_not_load_the_plugin_is_said_once(
     watch = OPENCODE.resume(tmp_path, "/")
     assert watch is not None
     with trio.move_on_after(0.5):
-        await watch(PANE_REF, Recorder())
+        await watch(PANE, Recorder())
     assert [record.message for record in caplog.records] == [
         "program did not load fleetd's plugin; the screen decides until it does"
     ]
